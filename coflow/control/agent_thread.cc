@@ -31,7 +31,9 @@ using transport::net::IoResult;
 using transport::net::Socket;
 
 constexpr Duration kForgetEvery = std::chrono::seconds(1);  // without a coordinator, too, classes that ended go
-constexpr std::size_t kMostUnsent = 1024 * 1024;            // a coordinator that takes less is as good as lost
+constexpr std::size_t kMostReads = 8;
+constexpr std::size_t kMostOfName = 4;            // addresses of a host
+constexpr std::size_t kMostUnsent = 1024 * 1024;  // a coordinator that takes less is as good as lost
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -39,14 +41,10 @@ std::string host_name() {
   return name.data();
 }
 
-// HOST:PORT, [HOST]:PORT.
-Result<Address> look_up(const std::string& text) {
+// HOST:PORT, [HOST]:PORT, as the setting allows them. All addresses of the host.
+Result<std::vector<Address>> look_up(const std::string& text) {
   const std::size_t colon = text.rfind(':');
-  const auto wrong = [&](const std::string& why) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("CLUSTAR_COORDINATOR: '{}': {}; allowed: HOST:PORT, several with commas", text, why));
-  };
-  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) return wrong("no host and port");
+  if (colon == std::string::npos) return fail(ErrorCode::kInvalidArgument, text + " is no HOST:PORT");
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   addrinfo hints{};
@@ -54,10 +52,13 @@ Result<Address> look_up(const std::string& text) {
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
   const int status = ::getaddrinfo(host.c_str(), text.c_str() + colon + 1, &hints, &list);
-  if (status != 0 || list == nullptr) return wrong(gai_strerror(status));
-  const Address address = Address::of(list->ai_addr);
+  if (status != 0) return fail(ErrorCode::kUnavailable, gai_strerror(status));
+  std::vector<Address> all;
+  for (const addrinfo* one = list; one != nullptr && all.size() < kMostOfName; one = one->ai_next) {
+    all.push_back(Address::of(one->ai_addr));
+  }
   ::freeaddrinfo(list);
-  return address;
+  return all;
 }
 
 // By these other hosts' reports name this one: all addresses, since a peer knows one of them.
@@ -85,10 +86,14 @@ class AgentThread::Loop {
   static Result<std::unique_ptr<Loop>> create(const AgentThreadOptions& options, Log log) {
     std::unique_ptr<Loop> loop(new Loop(options, std::move(log)));
     for (const std::string& coordinator : options.coordinators) {
-      auto address = look_up(coordinator);
-      if (!address) return tl::unexpected(address.error());
-      loop->addresses_.push_back(*address);
+      const auto found = look_up(coordinator);
+      if (found) loop->addresses_.insert(loop->addresses_.end(), found->begin(), found->end());
+      if (!found) {
+        loop->log_.warn(fmt::format("send order: the coordinator {} cannot be looked up, and is not tried: {}",
+                                    coordinator, found.error().message));
+      }
     }
+    if (loop->addresses_.empty()) return nullptr;
     if (!options.key_file.empty()) {
       auto secret = transport::crypto::read_psk(options.key_file);
       if (!secret) return tl::unexpected(secret.error());
@@ -259,7 +264,8 @@ class AgentThread::Loop {
       link.agent->on_connected(clock_.now());
     }
     std::array<std::byte, 16 * 1024> buffer;
-    while (link.socket) {
+    // A coordinator that says more in one turn than this may say it later: the thread has an end, and other NICs.
+    for (std::size_t turn = 0; link.socket && turn < kMostReads; ++turn) {
       const IoResult got = transport::net::read_some(link.socket.fd(), std::span<std::byte>(buffer));
       if (got.kind == IoResult::Kind::kWouldBlock) return;
       if (got.kind == IoResult::Kind::kClosed) return lose(link, "it closed the connection");
@@ -310,6 +316,7 @@ AgentThread::~AgentThread() = default;
 Result<std::unique_ptr<AgentThread>> AgentThread::start(const AgentThreadOptions& options, Log log) {
   auto loop = Loop::create(options, std::move(log));
   if (!loop) return tl::unexpected(loop.error());
+  if (*loop == nullptr) return nullptr;
   return std::unique_ptr<AgentThread>(new AgentThread(std::move(*loop)));
 }
 

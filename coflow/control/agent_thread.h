@@ -29,7 +29,8 @@ class AgentThread {
     std::uint64_t bytes_per_second = 0;  // 0: unknown
   };
 
-  // Reads the key, looks the hosts up, and starts the thread. Errors name the setting and what is allowed.
+  // Reads the key, looks the hosts up, which takes as long as the resolver does, and starts the thread. Null: no host
+  // could be looked up, which was told to the log. Errors: a key that cannot be used.
   static Result<std::unique_ptr<AgentThread>> start(const AgentThreadOptions& options, Log log);
   ~AgentThread();  // joins it: it waits for nothing but its own descriptors
   AgentThread(const AgentThread&) = delete;

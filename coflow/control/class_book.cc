@@ -1,6 +1,7 @@
 #include "coflow/control/class_book.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace clustar::coflow::control {
 namespace {
@@ -19,7 +20,7 @@ std::shared_ptr<ClassRecord> ClassBook::open(const ClassKey& key) {
     record->place.store(placed->second.place, kRelaxed);
     record->level.store(placed->second.level, kRelaxed);
   }
-  records_.emplace(key, Kept{record, 0, {}});
+  records_.emplace(key, Kept{record, 0, {}, 0});
   return record;
 }
 
@@ -56,6 +57,10 @@ std::vector<ClassReport> ClassBook::collect(TimePoint now) {
       report.since_us =
           static_cast<std::uint32_t>(std::clamp(since, Duration(0), kMost) / std::chrono::microseconds(1));
     }
+    if (ordered() && record.place.load(kRelaxed) == 0 && ++kept.unplaced >= kMostUnplaced) {
+      kept.record->place.store(std::numeric_limits<std::uint32_t>::max(), kRelaxed);
+      changed(true);
+    }
     all.push_back(std::move(report));
     ++at;
   }
@@ -67,7 +72,10 @@ void ClassBook::place(bool ordered, const std::map<ClassKey, Placed>& places) {
   places_ = ordered ? places : std::map<ClassKey, Placed>{};
   for (auto& [key, kept] : records_) {
     const auto placed = places_.find(key);
-    kept.record->place.store(placed == places_.end() ? 0 : placed->second.place, kRelaxed);
+    if (placed != places_.end()) kept.unplaced = 0;
+    const bool last = ordered && kept.unplaced >= kMostUnplaced;
+    const std::uint32_t unplaced = last ? std::numeric_limits<std::uint32_t>::max() : 0;
+    kept.record->place.store(placed == places_.end() ? unplaced : placed->second.place, kRelaxed);
     kept.record->level.store(placed == places_.end() ? std::uint8_t{0} : placed->second.level, kRelaxed);
   }
   changed(ordered);

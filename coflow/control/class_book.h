@@ -24,11 +24,15 @@ class ClassBook final : public ClassPlaces {
   void place(bool ordered, const std::map<ClassKey, Placed>& places);
   void hold(const Placed& held);
 
+  // A class that has no place after so many reports goes last: the coordinator hears of no more classes.
+  static constexpr int kMostUnplaced = 20;
+
  private:
   struct Kept {
     std::shared_ptr<ClassRecord> record;
     std::uint64_t attained = 0;
     TimePoint busy_at{};
+    int unplaced = 0;  // reports without a place under an order
   };
 
   std::mutex mutex_;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kMouseBurst = 1024 * 1024;
 constexpr std::uint64_t kMouseAgain = 64 * 1024;  // that they must have to go first again
 // Unidentified messages that follow one another so fast are one coflow of unknown size.
-constexpr Duration kLongestPeriod = std::chrono::minutes(10);
+constexpr Duration kLongestPeriod = std::chrono::minutes(10), kLongestHold = std::chrono::seconds(10);
 constexpr Duration kBurstGap = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -234,6 +234,11 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
   Class& own = classes_[static_cast<std::size_t>(flow.urgency)];
   const IterationForecast& iteration = states_[flow.id].iteration;
   own.left = flow.remaining() + iteration.to_come;
+  // A floor's turn says nothing of who is to go before whom.
+  if (flow.id != promoted_) {
+    const auto place = place_of(states_[flow.id]);
+    own.place = place ? *place + 1 : 0;
+  }
   own.in_all = std::max(iteration.bytes, flow.coflow_bytes > 0 ? flow.coflow_bytes : flow.queued);
   // The most urgent that can be sent; what is blocked, by a receiver that takes nothing, claims no line.
   std::uint32_t top = Board::kNobody;
@@ -242,20 +247,22 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
     if (classes_[urgency].queued > 0 && (sends || top == Board::kNobody)) top = urgency;
   }
   if (top == Board::kNobody) return board_->rests();
-  const auto place = place_of(states_[flow.id]);
-  board_->wants(top, classes_[top].left, classes_[top].in_all, place ? *place + 1 : 0, now);
+  board_->wants(top, classes_[top].left, classes_[top].in_all, classes_[top].place, now);
 }
 
 void HostPolicy::open_record(const Flow& flow, TimePoint now) {
   State& one = states_[flow.id];
-  control::ClassKey key{.job = options_.job, .group = flow.key.coflow, .function = control::kUnknownFunction};
-  if (flow.identity.known) {
-    key.group = flow.identity.communicator;
-    key.function = flow.identity.function;
-  }
+  // Of an iteration is known what the whole communicator sends in it, so that is the class.
+  const control::ClassKey key{.job = options_.job,
+                              .group = flow.identity.known ? flow.identity.communicator : flow.key.coflow,
+                              .function = control::kUnknownFunction};
   if (one.record == nullptr || one.record->key != key || one.record->retired.load(std::memory_order_acquire)) {
     one.record = places_->open(key);
-    one.to_peer = one.record == nullptr ? nullptr : &one.record->queued_to(flow.key.peer);
+    one.to_peer = nullptr;
+  }
+  if (one.record != nullptr && (one.to_peer == nullptr || one.peer != flow.key.peer)) {
+    one.peer = flow.key.peer;
+    one.to_peer = &one.record->queued_to(one.peer);
   }
   if (one.record == nullptr) return;
   const bool again = one.iteration.bytes > 0;
@@ -270,13 +277,15 @@ void HostPolicy::open_record(const Flow& flow, TimePoint now) {
 void HostPolicy::begin_iteration(control::ClassRecord& record, const Flow& flow, TimePoint now) {
   if (std::exchange(record.first_coflow, flow.key.coflow) == flow.key.coflow) return;
   const std::int64_t at = now.time_since_epoch().count();
-  const Duration since(at - record.began_at.exchange(at, std::memory_order_relaxed));
+  // Without what it was held back: that is no part of its period.
+  const TimePoint began(Duration(record.began_at.exchange(at, std::memory_order_relaxed)));
+  const Duration since = now - std::max(began, record.held_until);
   const bool plausible = since > Duration(0) && since < kLongestPeriod;
   const auto period = plausible ? static_cast<std::uint32_t>(since / std::chrono::microseconds(1)) : 0;
   record.period_us.store(period, std::memory_order_relaxed);
   const std::chrono::microseconds hold(record.hold_us.exchange(0, std::memory_order_relaxed));
-  // A coordinator may be wrong: no longer than the iteration that it has seen.
-  if (hold.count() > 0 && hold.count() <= period) record.held_until = now + hold;
+  // A coordinator may be wrong: no longer than the iteration that it has seen, and than kLongestHold.
+  if (hold.count() > 0 && hold.count() <= period && hold <= kLongestHold) record.held_until = now + hold;
 }
 
 void HostPolicy::count_queued(State& one, std::uint64_t bytes) {

@@ -94,6 +94,7 @@ class HostPolicy : public transport::SendPolicy {
     Iterations::Id communicator = Iterations::kNone;  // of bulk that is identified
     IterationForecast iteration{};                    // as of when its coflow began
     std::shared_ptr<control::ClassRecord> record{};   // of bulk, under a coordinator
+    std::uint32_t peer = 0;                           // of to_peer
     std::atomic<std::uint64_t>* to_peer = nullptr;    // its count of what is queued to this flow's peer
     std::uint32_t earlier = kNone, later = kNone;     // of bulk that waits, by when something was sent of it
   };
@@ -101,6 +102,7 @@ class HostPolicy : public transport::SendPolicy {
     std::uint64_t queued = 0;  // bytes that wait
     std::uint64_t left = 0;    // of the iteration, or else of the coflow, that was last queued or sent of
     std::uint64_t in_all = 0;  // the same one's
+    std::uint64_t place = 0;   // of what was last queued or sent in its turn: Board::wants()
     std::uint64_t passed = 0;  // bytes that less urgent ones sent since it did: more than a floor gives: it cannot
   };
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <string_view>
 
@@ -31,12 +32,23 @@ bool read_coordinators(SendOrderSettings& settings, const std::string& text) {
     const std::size_t colon = one.rfind(':');
     if (colon == 0 || colon == std::string_view::npos) return false;
     const std::string_view port = one.substr(colon + 1);
-    const bool digits = std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits || port.empty() || port.size() > 5) return false;
+    std::uint16_t number = 0;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (error != std::errc() || end != port.data() + port.size() || number == 0) return false;
+    // Of IPv6 only [HOST]:PORT says where the host ends.
+    const bool bracketed = one.front() == '[' && one[colon - 1] == ']';
+    if (!bracketed && one.substr(0, colon).find_first_of(":[]") != std::string_view::npos) return false;
     settings.coordinators.emplace_back(one);
+    if (comma + 1 == rest.size()) return false;
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return settings.coordinators.size() <= 4;
+}
+
+// As the protocol carries it.
+bool read_tenant(SendOrderSettings& settings, const std::string& text) {
+  settings.tenant = text;
+  return text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 bool read_require(TransportSettings& settings, const std::string& text) {
@@ -118,7 +130,9 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
               .otherwise("none")
               .help("the key that this process and the coordinator show each other that they know: a file as "
                     "`CLUSTAR_PSK_FILE` ([security.md](security.md))"),
-          setting::make_text("tenant", &S::tenant, "a name")
+          Setting<S>{{"tenant", "a name, at most 64 printable ASCII characters", {}, {}, false},
+                     read_tenant,
+                     [](const S& settings) { return settings.tenant; }}
               .otherwise("none")
               .help("whose job this is: the coordinator's `--tenant` gives its weight"),
       },

@@ -36,9 +36,9 @@ Result<std::unique_ptr<Transport>> TcpTransport::create(const TransportContext& 
   auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
   if (!interfaces) return tl::unexpected(interfaces.error());
   net::set_speed(*interfaces, settings.line_mbps);
-  const auto policies = policies_of(context);
   for (net::Interface& interface : *interfaces) {
-    auto policy = policies->make({interface.name, interface.knows_speed() ? interface.bytes_per_second() : 0});
+    auto policy =
+        transport->policies_->make({interface.name, interface.knows_speed() ? interface.bytes_per_second() : 0});
     transport->context_.settings.keep_order(policy->orders());
     transport->properties_.push_back(describe(interface, transport->nics_.size()));
     transport->nics_.push_back(std::make_unique<Nic>(std::move(interface), transport->context_, std::move(policy)));

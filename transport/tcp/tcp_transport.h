@@ -25,11 +25,12 @@ class TcpTransport final : public Transport {
 
  private:
   explicit TcpTransport(const TransportContext& context)
-      : context_{Settings(context.config), context.clock, context.log} {}
+      : context_{Settings(context.config), context.clock, context.log}, policies_(policies_of(context)) {}
 
   Result<Nic*> nic(int device);
 
   Context context_;
+  const std::shared_ptr<SendPolicies> policies_;  // outlives the NICs' policies
   std::vector<std::unique_ptr<Nic>> nics_;
   std::vector<DeviceProperties> properties_;
 };

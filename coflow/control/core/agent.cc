@@ -10,6 +10,9 @@ namespace {
 
 constexpr Duration kInterval = std::chrono::milliseconds(100);  // before a coordinator says another
 constexpr std::size_t kMostNews = 16;
+constexpr Duration kLeastInterval = std::chrono::milliseconds(10), kMostLease = std::chrono::seconds(1000);
+// After so many it believes what it hears: what it had seen before was a lie.
+constexpr int kMostInVain = 5;
 
 }  // namespace
 
@@ -43,6 +46,10 @@ void Agent::retry(TimePoint now, bool seldom) {
 
 void Agent::lose(const std::string& why, TimePoint now, bool seldom) {
   if (state_ == State::kServed) {
+    if (++in_vain_ >= kMostInVain) {
+      seen_ = {};
+      in_vain_ = 0;
+    }
     ++counters_.lost;
     pause_ = options_.least_pause;
     say(fmt::format("coordinator lost: {}", why), true);
@@ -69,7 +76,9 @@ void Agent::on_closed(const std::string& why, TimePoint now) {
 void Agent::on_message(const Message& message, TimePoint now) {
   if (state_ != State::kJoining && state_ != State::kServed) return;
   if (const auto* welcome = std::get_if<Welcome>(&message)) {
-    if (state_ == State::kServed || welcome->interval <= Duration(0) || welcome->lease < welcome->interval) return;
+    const bool sense = kLeastInterval <= welcome->interval && welcome->interval <= welcome->lease &&
+                       welcome->lease <= kMostLease && welcome->term < kMostTerm;
+    if (state_ == State::kServed || !sense) return;
     state_ = State::kServed;
     heard_ = now;
     interval_ = welcome->interval;
@@ -92,15 +101,16 @@ void Agent::on_message(const Message& message, TimePoint now) {
 }
 
 void Agent::on_order(const Order& order, TimePoint now) {
-  if (order.version <= seen_) {
+  if (order.version <= seen_ || order.version.term >= kMostTerm) {
     ++counters_.stale;
     return;
   }
   const bool another = order.version.term != seen_.term;
   seen_ = order.version;
+  in_vain_ = 0;
   heard_ = now;  // an order that it may not obey is as good as none
   ++counters_.orders;
-  lease_ends_ = now + order.lease;
+  lease_ends_ = now + std::min<Duration>(order.lease, kMostLease);
   // Places of an earlier coordinator are no places of this one.
   if (order.all || another) places_.clear();
   for (const Placed& one : order.classes) {

@@ -111,6 +111,7 @@ class Agent {
   std::map<ClassKey, Placed> places_;
   std::vector<Placed> holds_;
   std::uint64_t changes_ = 0;
+  int in_vain_ = 0;  // connections in a row that were welcome, and of which no order counted
   std::deque<Action> out_;
   std::deque<News> news_;
   std::string last_said_;

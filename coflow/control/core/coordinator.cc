@@ -14,8 +14,9 @@ namespace {
 // What an agent with many classes needs for one interval, and what it may be behind.
 constexpr double kReportsPerInterval = 2.0 * kMostClasses / kMostReported;
 constexpr double kReportBurst = 4 * kReportsPerInterval;
-constexpr std::uint32_t kMostTooFast = 256;                  // reports in a row: then it is no mistake
-constexpr std::uint64_t kMostTerm = std::uint64_t{1} << 62;  // a larger one is a lie, and leaves no room
+constexpr std::uint32_t kMostTooFast = 256;  // reports in a row: then it is no mistake
+// First terms are milliseconds: a coordinator that ran 35 years ahead of this one's clock is a lie.
+constexpr std::uint64_t kFarthestTerm = std::uint64_t{1} << 40;
 // A coflow of unknown size counts as if as much were to come as was sent (LAS; Aalo, SIGCOMM 2015).
 constexpr std::uint64_t kUnknownSize = 1024 * 1024;
 // Level i of three has four times the bytes of the one before (Crux, SIGCOMM 2024).
@@ -63,7 +64,7 @@ void Coordinator::on_primary(std::uint64_t term, TimePoint now) {
 }
 
 void Coordinator::raise_term(std::uint64_t seen) {
-  if (seen < term_ || seen >= kMostTerm) return;
+  if (seen < term_ || seen >= kMostTerm || seen - options_.first_term > kFarthestTerm) return;
   term_ = seen + 1;
   number_ = 0;
   for (auto& [link, agent] : agents_) agent.fresh = true;
@@ -97,7 +98,7 @@ void Coordinator::on_hello(Link link, const Hello& hello, TimePoint now) {
   if (agents_.contains(link)) return refuse(link, RefusalReason::kNonsense, "a second hello", now);
   if (stopping_) return refuse(link, RefusalReason::kStopping, "", now);
   const bool standby = hello.role == Role::kStandby;
-  if (!in_charge_ && !standby) return refuse(link, RefusalReason::kStandby, "", now);
+  if (!in_charge_) return refuse(link, RefusalReason::kStandby, "", now);
   if (agents_.size() >= options_.most_agents) {
     return refuse(link, RefusalReason::kFull, fmt::format("{} agents", options_.most_agents), now);
   }
@@ -113,7 +114,11 @@ void Coordinator::on_hello(Link link, const Hello& hello, TimePoint now) {
   agent.standby = standby;
   agent.heard = agent.told_at = agent.refilled = now;
   agent.reports_left = kReportBurst;
-  if (!standby) agent.port = ports_.take(hello);
+  agent.reported_at = now;
+  if (!standby) {
+    agent.port = ports_.take(hello);
+    ++jobs_[hello.job];
+  }
   out_.push_back({link, Welcome{term_, options_.interval, options_.lease()}});
 }
 
@@ -130,6 +135,10 @@ void Coordinator::forget(Link link, TimePoint now) {
     by_agent_.erase(own);
   }
   ports_.give_back(agent.port);
+  if (const auto job = jobs_.find(agent.hello.job); --job->second == 0) {
+    service_.forget(job->first);
+    jobs_.erase(job);
+  }
   dirty_ = true;
 }
 
@@ -159,6 +168,7 @@ void Coordinator::on_report(Link link, Agent& agent, const Report& report, TimeP
     }
     hear(link, agent, one, now);
   }
+  agent.reported_at = now;
 }
 
 void Coordinator::hear(Link link, Agent& agent, const ClassReport& report, TimePoint now) {
@@ -182,7 +192,11 @@ void Coordinator::hear(Link link, Agent& agent, const ClassReport& report, TimeP
   const auto [part, added] = one.parts.try_emplace(link);
   const ClassReport before = std::exchange(part->second, report);
   // What it sent before this connection is not known to be of now.
-  const std::uint64_t sent = added || report.attained < before.attained ? 0 : report.attained - before.attained;
+  std::uint64_t sent = added || report.attained < before.attained ? 0 : report.attained - before.attained;
+  // No more than twice what the line carries in that time: the rest is a lie, or a line that is faster than it says.
+  const double most = 2 * static_cast<double>(ports_.bytes_per_second(agent.port)) *
+                      std::chrono::duration<double>(now - agent.reported_at + options_.interval).count();
+  if (static_cast<double>(sent) > most) sent = static_cast<std::uint64_t>(most);
   agent.attained += sent;
   const auto job_port = std::pair(report.key.job, agent.port);
   served_[job_port] += seconds(sent, ports_.bytes_per_second(agent.port));

@@ -125,6 +125,7 @@ class Coordinator {
     double reports_left = 0;
     std::uint32_t too_fast = 0;  // reports in a row
     std::uint64_t attained = 0;
+    TimePoint reported_at{};
     bool standby = false;
     bool reported = false;
     bool fresh = true;  // it has had no order of this term
@@ -162,6 +163,7 @@ class Coordinator {
   std::map<ClassKey, Class> classes_;
   std::unordered_map<Link, Agent> agents_;
   std::unordered_map<std::uint64_t, Link> by_agent_;
+  std::map<std::uint32_t, std::uint32_t> jobs_;  // agents of each
   Ports ports_;
   JobService service_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> served_;  // by job and port, seconds since the last order

@@ -33,8 +33,9 @@ inline constexpr std::size_t kMostName = 64;           // bytes
 inline constexpr std::size_t kMostText = 200;          // bytes
 inline constexpr std::uint8_t kUnknownFunction = 0xff;
 
-// A class of coflows, equal on all hosts: what one communicator's function sends, iteration after iteration, or one
-// coflow of which nothing else is known. 0 as group: all that a job's processes send without saying what it is.
+// A class of coflows, equal on all hosts: what one communicator sends, iteration after iteration (or a function of it,
+// for agents that can tell what each has to come), or one coflow of which nothing else is known. 0 as group: all that a
+// job's processes send without saying what it is.
 struct ClassKey {
   std::uint32_t job = 0;
   std::uint64_t group = 0;                   // NCCL's commId, or the coflow's id
@@ -50,6 +51,9 @@ struct Version {
 
   auto operator<=>(const Version&) const = default;
 };
+
+// A term beyond is a lie, that would leave no room for later ones.
+inline constexpr std::uint64_t kMostTerm = std::uint64_t{1} << 62;
 
 enum class Role : std::uint8_t { kAgent = 0, kStandby = 1 };
 

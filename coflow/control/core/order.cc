@@ -11,6 +11,8 @@ namespace clustar::coflow::control {
 namespace {
 
 constexpr std::uint32_t kMostRounds = 1000;
+// BSSI takes the square of it; more classes go by what they need at their busiest port.
+constexpr std::ptrdiff_t kMostSorted = 2048;
 constexpr std::uint64_t kBehindTheLast = 1 << 16;
 
 // Which classes meet, directly or through others: by class the number of its component.
@@ -58,11 +60,11 @@ const char* to_string(OrderPolicy policy) {
   return "?";
 }
 
-void JobService::served(std::uint32_t job, double seconds, double weight) {
-  jobs_[job] += seconds / weight;
-  if (jobs_.size() <= kRemembered) return;
-  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
-  jobs_.erase(std::min_element(jobs_.begin(), jobs_.end(), less));
+void JobService::served(std::uint32_t job, double seconds, double weight) { jobs_[job] += seconds / weight; }
+
+double JobService::of(std::uint32_t job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? 0 : found->second;
 }
 
 std::vector<std::uint32_t> JobService::rounds(std::span<const ClassLoad> classes, std::size_t ports) {
@@ -76,22 +78,21 @@ std::vector<std::uint32_t> JobService::rounds(std::span<const ClassLoad> classes
     if (!classes[i].waits) continue;
     Component& its = components[meetings.of(i)];
     its.largest = std::max(its.largest, weighted(classes[i]));
-    its.most = std::max(its.most, jobs_[classes[i].job]);
+    its.most = std::max(its.most, of(classes[i].job));
   }
   // A claim beyond the credit is none: the least served is brought up to it, by the most served that it meets.
   for (std::uint32_t i = 0; i < classes.size(); ++i) {
     if (!classes[i].waits) continue;
     Component& its = components[meetings.of(i)];
-    double& service = jobs_[classes[i].job];
-    service = std::max(service, its.most - 2 * kCredit * its.largest);
-    its.least = std::min(its.least, service);
+    const double least = its.most - 2 * kCredit * its.largest;
+    if (of(classes[i].job) < least) jobs_[classes[i].job] = least;
+    its.least = std::min(its.least, of(classes[i].job));
   }
   std::vector<std::uint32_t> rounds(classes.size(), 0);
   for (std::uint32_t i = 0; i < classes.size(); ++i) {
     const auto its = components.find(meetings.of(i));
     if (its == components.end() || its->second.largest <= 0) continue;
-    const auto service = jobs_.find(classes[i].job);
-    const double ahead = service == jobs_.end() ? 0 : service->second - its->second.least;
+    const double ahead = of(classes[i].job) - its->second.least;
     rounds[i] = static_cast<std::uint32_t>(std::clamp<double>(ahead / its->second.largest, 0, kMostRounds));
   }
   return rounds;
@@ -113,6 +114,13 @@ std::vector<std::uint32_t> total_order(std::span<const ClassLoad> classes, std::
   std::vector<std::uint32_t> sorted;
   for (auto begin = order.begin(); begin != order.end();) {
     const auto end = std::find_if(begin, order.end(), [&](std::uint32_t i) { return group(i) != group(*begin); });
+    if (end - begin > kMostSorted) {
+      const auto needs = [&](std::uint32_t i) { return classes[i].largest / classes[i].weight; };
+      std::sort(begin, end,
+                [&](std::uint32_t a, std::uint32_t b) { return std::tuple(needs(a), a) < std::tuple(needs(b), b); });
+      begin = end;
+      continue;
+    }
     items.clear();
     for (auto at = begin; at != end; ++at) items.push_back({classes[*at].loads, classes[*at].weight});
     sorted.clear();

@@ -38,12 +38,14 @@ class JobService {
   // By class, of those that wait: how many turns its job is ahead of the least served of those that it meets at a port,
   // directly or through others. Moves claims and debts beyond `credit` largest coflows.
   std::vector<std::uint32_t> rounds(std::span<const ClassLoad> classes, std::size_t ports);
+  // It has no agent any more.
   void forget(std::uint32_t job) { jobs_.erase(job); }
 
   static constexpr double kCredit = 2;
-  static constexpr std::size_t kRemembered = 4096;  // jobs; the least served goes first
 
  private:
+  double of(std::uint32_t job) const;
+
   std::map<std::uint32_t, double> jobs_;  // seconds over the weight
 };
 

@@ -53,6 +53,8 @@ bool Session::on_bytes(std::span<const std::byte> bytes) {
     if (!opened_ && !read_opening()) return false;
     while (opened_ && read_frame()) {
     }
+    in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(std::min(in_begin_, in_.size())));
+    in_begin_ = 0;
     if (failed()) return false;
   }
   return true;
@@ -148,20 +150,21 @@ std::optional<Digest32> Session::tag_of(const Digest32& key, std::uint64_t count
 
 // Whether there was one.
 bool Session::read_frame() {
-  if (in_.size() < kLength) return false;
-  const WireReader<kLength> wire(std::span<const std::byte, kLength>(in_.data(), kLength));
+  const std::span<const std::byte> in = std::span(in_).subspan(in_begin_);
+  if (in.size() < kLength) return false;
+  const WireReader<kLength> wire(in.first<kLength>());
   const std::size_t length = wire.load<std::uint32_t, 0>();
   const std::size_t most = side_ == Side::kCoordinator && !open_ ? kMostHello : kMostFrame;
   if (length == 0 || length > most) {
     return fail(fmt::format("a message of {} bytes; allowed: 1 to {}", length, most));
   }
   const std::size_t tag = key_ ? kTag : 0;
-  if (in_.size() < kLength + length + tag) return false;
-  const std::span<const std::byte> frame(in_.data() + kLength, length);
+  if (in.size() < kLength + length + tag) return false;
+  const std::span<const std::byte> frame = in.subspan(kLength, length);
   if (key_) {
     const auto expected = tag_of(key_in_, count_in_, frame);
     if (!expected) return fail("HMAC failed");
-    const std::span<const std::byte> told(in_.data() + kLength + length, kTag);
+    const std::span<const std::byte> told = in.subspan(kLength + length, kTag);
     if (!equal_in_constant_time(std::span(*expected).first(kTag), told)) {
       return fail(open_ ? "a message that was changed on its way" : "it does not know the key", !open_);
     }
@@ -174,7 +177,7 @@ bool Session::read_frame() {
   }
   open_ = true;
   came_.push_back(std::move(*message));
-  in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(kLength + length + tag));
+  in_begin_ += kLength + length + tag;
   return true;
 }
 

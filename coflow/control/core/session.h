@@ -84,6 +84,7 @@ class Session {
   bool wrong_key_ = false;
   std::string failure_;
   std::vector<std::byte> in_;
+  std::size_t in_begin_ = 0;
   std::vector<std::byte> out_;
   std::size_t out_begin_ = 0;
   std::vector<Message> held_;  // to be sent when the keys are known

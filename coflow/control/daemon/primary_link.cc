@@ -122,6 +122,8 @@ void PrimaryLink::on_readable() {
 
 void PrimaryLink::on_message(const Message& message) {
   if (const auto* refusal = std::get_if<Refusal>(&message)) {
+    // It is alive, and stands by for somebody itself: two that are in charge would be worse than none.
+    if (refusal->reason == RefusalReason::kStandby) heard_(0);
     return lose(fmt::format("it refuses: {} {}", to_string(refusal->reason), printable(refusal->text)));
   }
   const auto* welcome = std::get_if<Welcome>(&message);
