@@ -89,6 +89,33 @@ TEST(ClassBook, APlaceThatCameBeforeTheClassCounts) {
   EXPECT_EQ(one.take(), 10u);
 }
 
+// Flow numbers are given out again: what was queued to another peer is told of that peer.
+TEST(ClassBook, AFlowThatIsAnothersTellsItsOwnPeer) {
+  Placed1 one;
+  one.push(10, kMiB, 5);
+  while (one.take() != 0) {
+  }
+  one.push(10, kMiB, 6);
+  const auto reports = one.book().collect(kNow);
+  ASSERT_EQ(reports.size(), 1u);
+  ASSERT_EQ(reports[0].peers.size(), 1u);
+  EXPECT_EQ(reports[0].peers[0].peer, 6u);
+}
+
+// The coordinator hears of no more classes: this one waits behind those that it knows.
+TEST(ClassBook, AClassThatGetsNoPlaceGoesLast) {
+  Placed1 one;
+  one.push(10, 4 * kMiB);
+  one.push(11, kMiB);
+  const std::map<ClassKey, Placed> places{{Placed1::key(10), {Placed1::key(10), 5, 0, 0}}};
+  one.book().place(true, places);
+  EXPECT_EQ(one.take(), 11u) << "it is new";
+  for (int i = 0; i < ClassBook::kMostUnplaced; ++i) (void)one.book().collect(kNow);
+  EXPECT_EQ(one.take(), 10u);
+  one.book().place(true, places);
+  EXPECT_EQ(one.take(), 10u);
+}
+
 TEST(ClassBook, MoreThanItHoldsGoLast) {
   Placed1 one;
   for (std::uint64_t i = 1; i <= kMostClasses + 1; ++i) one.push(i, kMiB);

@@ -189,6 +189,72 @@ TEST(Coordinator, PeriodicJobsAreHeldBackOnce) {
   EXPECT_NEAR(held[0].hold_us, 200'000, 30'000);
 }
 
+// A term that nobody can have had would leave no room for later ones.
+TEST(Coordinator, LiesAboutTermsAreNotBelieved) {
+  const TimePoint start(std::chrono::seconds(1));
+  CoordinatorOptions options;
+  options.first_term = 1'800'000'000'000;
+  Coordinator coordinator(options, start);
+  Hello hello = host(1);
+  for (const std::uint64_t lie : {~std::uint64_t{0}, kMostTerm, kMostTerm - 1, options.first_term * 2}) {
+    hello.seen.term = lie;
+    coordinator.on_message(lie, hello, start);
+    EXPECT_EQ(coordinator.term(), options.first_term);
+  }
+  hello.seen.term = options.first_term + 1'000'000;
+  coordinator.on_message(7, hello, start);
+  EXPECT_EQ(coordinator.term(), hello.seen.term + 1);
+}
+
+// An agent that heard such a lie believes its coordinator again after some leases.
+TEST(Coordinator, AnAgentGetsOverALie) {
+  ControlNet net(1);
+  net.add_coordinator({});
+  net.add_agent(host(0));
+  net.set_classes(0, {class_of(1, 10, 1'000'000)});
+  net.run(std::chrono::seconds(1));
+  ASSERT_TRUE(net.agent(0).ordered());
+  net.agent(0).on_message(Order{{kMostTerm, 1}, milliseconds(300), true, {}}, net.now());
+  EXPECT_LT(net.agent(0).seen().term, kMostTerm);
+  net.agent(0).on_message(Order{{kMostTerm - 1, 1}, milliseconds(300), true, {}}, net.now());
+  EXPECT_EQ(net.agent(0).seen().term, kMostTerm - 1);
+  net.run(std::chrono::seconds(20));
+  EXPECT_TRUE(net.agent(0).ordered());
+  EXPECT_LT(net.agent(0).seen().term, kMostTerm - 1);
+}
+
+TEST(Coordinator, OneThatStandsByItselfIsNobodysPrimary) {
+  const TimePoint start(std::chrono::seconds(1));
+  CoordinatorOptions options;
+  options.standby_of = "10.0.0.1:7480";
+  Coordinator coordinator(options, start);
+  Hello hello = host(1);
+  hello.role = Role::kStandby;
+  coordinator.on_message(1, hello, start);
+  const auto out = coordinator.poll();
+  ASSERT_TRUE(out && std::holds_alternative<Refusal>(out->message));
+  EXPECT_EQ(std::get<Refusal>(out->message).reason, RefusalReason::kStandby);
+  EXPECT_EQ(std::get<Refusal>(out->message).address, options.standby_of);
+}
+
+// What a job had is forgotten with its last agent, and what nobody's line can carry is not believed.
+TEST(Coordinator, ServiceThatCannotBeIsNotCounted) {
+  const TimePoint start(std::chrono::seconds(1));
+  CoordinatorOptions options;
+  Coordinator coordinator(options, start);
+  Hello hello = host(1);
+  hello.bytes_per_second = 1000;
+  coordinator.on_message(1, hello, start);
+  Report report;
+  report.classes.push_back(class_of(1, 10, 500));
+  coordinator.on_message(1, report, start);
+  report.classes[0].attained = ~std::uint64_t{0};
+  coordinator.on_message(1, report, start + std::chrono::seconds(1));
+  const auto agents = coordinator.agents(start + std::chrono::seconds(1));
+  ASSERT_EQ(agents.size(), 1u);
+  EXPECT_LE(agents[0].attained, 2'300u);
+}
+
 TEST(Coordinator, ItsEndIsToldToAll) {
   ControlNet net(1);
   net.add_coordinator({});
