@@ -20,9 +20,9 @@ Agent::Agent(const AgentOptions& options, std::uint64_t seed, TimePoint now)
     : options_(options), rng_(seed), pause_(options.least_pause), interval_(kInterval), try_at_(now) {}
 
 void Agent::say(const std::string& line, bool bad) {
-  if (line == last_said_ || news_.size() >= kMostNews) return;
-  last_said_ = line;
-  news_.push_back({line, bad});
+  if (news_.size() >= kMostNews || said_.size() >= kMostNews || !said_.insert(line).second) return;
+  news_.push_back({line, bad && !complained_});
+  complained_ = complained_ || bad;
 }
 
 std::optional<Agent::News> Agent::news() {
@@ -52,7 +52,7 @@ void Agent::lose(const std::string& why, TimePoint now, bool seldom) {
     }
     ++counters_.lost;
     pause_ = options_.least_pause;
-    say(fmt::format("coordinator lost: {}", why), true);
+    say(fmt::format("coordinator lost: {}", why), false);
   } else {
     say(fmt::format("no coordinator: {}; this host orders alone meanwhile", why), true);
   }
@@ -84,7 +84,8 @@ void Agent::on_message(const Message& message, TimePoint now) {
     interval_ = welcome->interval;
     lease_ = welcome->lease;
     pause_ = options_.least_pause;
-    last_said_.clear();
+    said_.clear();
+    complained_ = false;
     say("coordinator found: it orders this host's bytes", false);
     return;
   }

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -79,7 +80,8 @@ class Agent {
   std::vector<Placed> take_holds();
   Version seen() const { return seen_; }
   const Counters& counters() const { return counters_; }
-  // For the log; what goes on and on is said once.
+  // For the log. Of an outage one line is bad: where the lease ends, or the first try fails. What is said once is not
+  // said again before a coordinator is found.
   struct News {
     std::string line{};
     bool bad = false;
@@ -114,7 +116,8 @@ class Agent {
   int in_vain_ = 0;  // connections in a row that were welcome, and of which no order counted
   std::deque<Action> out_;
   std::deque<News> news_;
-  std::string last_said_;
+  std::set<std::string> said_;  // since a coordinator was found
+  bool complained_ = false;
   Counters counters_;
 };
 

@@ -68,12 +68,22 @@ TEST(Coordinator, AnOrderEndsWithItsLease) {
   net.set_classes(0, {class_of(1, 10, 1'000'000)});
   net.run(milliseconds(500));
   ASSERT_TRUE(net.agent(0).ordered());
+  while (net.agent(0).news()) {
+  }
   net.kill(0);
   net.run(milliseconds(150));
   EXPECT_TRUE(net.agent(0).ordered()) << "it is good for its lease";
   net.run(milliseconds(300));
   EXPECT_FALSE(net.agent(0).ordered());
   EXPECT_EQ(net.agent(0).place_of({1, 10, kUnknownFunction}), nullptr);
+  net.run(std::chrono::seconds(20));
+  int bad = 0, all = 0;
+  while (const auto news = net.agent(0).news()) {
+    ++all;
+    bad += news->bad ? 1 : 0;
+  }
+  EXPECT_EQ(bad, 1) << "one line for an outage";
+  EXPECT_LE(all, 4);
   net.restart(0, 0);
   net.run(std::chrono::seconds(6));
   EXPECT_TRUE(net.agent(0).ordered());
