@@ -7,6 +7,7 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,13 +22,13 @@ namespace {
 
 namespace control = coflow::control;
 
-constexpr std::uint64_t kBytesPerMbit = 125'000;
+constexpr std::uint64_t kBytesPerMbit = 125'000, kMostMbps = 10'000'000;
 
 struct CoordinatorArguments {
   control::DaemonOptions options;
   std::string interval = "100ms", shifts = "on", policy = "turns", log_level = "info", topology, config;
   std::uint64_t line_mbps = 10'000;
-  std::vector<std::string> tenants;
+  std::vector<std::string> tenants, caps;
 };
 
 const std::vector<std::string> kLogLevels{"error", "warn", "info", "debug"};
@@ -46,23 +47,38 @@ Result<Duration> interval_of(const std::string& text) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// "research=2.5"
-Result<std::pair<std::string, double>> tenant_of(const std::string& text) {
+// "research=2.5". Nothing: it is none, or its number is out of its range.
+std::optional<std::pair<std::string, double>> named_number(const std::string& text, double least, double most) {
   const std::size_t equals = text.rfind('=');
-  double weight = 0;
-  if (equals != std::string::npos && equals > 0 && equals <= control::kMostName) {
-    const char* const end = text.data() + text.size();
-    const auto [read, error] = std::from_chars(text.data() + equals + 1, end, weight);
-    if (error == std::errc() && read == end && weight >= 0.001 && weight <= 1000) {
-      return std::pair(text.substr(0, equals), weight);
+  if (equals == std::string::npos || equals == 0 || equals > control::kMostName) return std::nullopt;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data() + equals + 1, end, number);
+  if (error != std::errc() || read != end || !(number >= least && number <= most)) return std::nullopt;
+  return std::pair(text.substr(0, equals), number);
+}
+
+// "" or what is wrong.
+std::string read_tenants(const CoordinatorArguments& arguments, control::CoordinatorOptions& into) {
+  for (const std::string& text : arguments.tenants) {
+    const auto tenant = named_number(text, 0.001, 1000);
+    if (!tenant) {
+      return fmt::format("--tenant: '{}' is no NAME=WEIGHT with a name of at most {} bytes and a weight from 0.001 to "
+                         "1000, as research=2",
+                         text, control::kMostName);
     }
+    into.tenants.insert_or_assign(tenant->first, tenant->second);
   }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format(
-          "--tenant: '{}' is no NAME=WEIGHT with a name of at most {} bytes and a weight from 0.001 to 1000, as "
-          "research=2",
-          text, control::kMostName));
+  for (const std::string& text : arguments.caps) {
+    const auto cap = named_number(text, 1, kMostMbps);
+    if (!cap) {
+      return fmt::format("--cap: '{}' is no NAME=MBPS with a name of at most {} bytes and 1 to {} Mbit/s, as batch=200",
+                         text, control::kMostName, kMostMbps);
+    }
+    into.caps.insert_or_assign(cap->first,
+                               static_cast<std::uint64_t>(cap->second * static_cast<double>(kBytesPerMbit)));
+  }
+  return "";
 }
 
 // What the file says of options that the command line does not name. "" or what is wrong.
@@ -96,11 +112,7 @@ std::string finish(CoordinatorArguments& arguments) {
   const auto interval = interval_of(arguments.interval);
   if (!interval) return interval.error().message;
   options.coordinator.interval = *interval;
-  for (const std::string& text : arguments.tenants) {
-    const auto tenant = tenant_of(text);
-    if (!tenant) return tenant.error().message;
-    options.coordinator.tenants.insert_or_assign(tenant->first, tenant->second);
-  }
+  if (const std::string wrong = read_tenants(arguments, options.coordinator); !wrong.empty()) return wrong;
   const auto policy = control::order_policy_of(arguments.policy);
   if (!policy) return "--policy: " + policy.error().message;
   options.coordinator.policy = *policy;
@@ -171,10 +183,14 @@ void add_coordinator(CLI::App& app, int& status) {
       ->capture_default_str();
   command.add_option("--tenant", arguments->tenants, "NAME=WEIGHT, repeated; others have weight 1")
       ->allow_extra_args(false);
+  command
+      .add_option("--cap", arguments->caps,
+                  "NAME=MBPS, repeated: what a tenant's bulk may send at each NIC; others have none")
+      ->allow_extra_args(false);
   command.add_option("--topology", arguments->topology,
                      "TOML file of switches, their hosts and uplinks; default: one big switch");
   command.add_option("--line-mbps", arguments->line_mbps, "Speed of NICs whose agents do not know it")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{10'000'000}))
+      ->check(CLI::Range(std::uint64_t{1}, kMostMbps))
       ->capture_default_str();
   command.add_option("--agents", options.coordinator.most_agents, "More than so many are refused")
       ->check(CLI::Range(1, 1'000'000))

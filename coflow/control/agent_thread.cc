@@ -127,7 +127,7 @@ class AgentThread::Loop {
     hello.addresses = numbers_of(nic.name);
     link.agent = std::make_unique<Agent>(AgentOptions{.hello = hello, .addresses = addresses_.size()}, mix64(seed),
                                          clock_.now());
-    link.book = std::make_shared<ClassBook>();
+    link.book = std::make_shared<ClassBook>(options_.deadline);
     const std::lock_guard lock(mutex_);
     if (links_.size() >= kMostNics) return nullptr;
     auto book = link.book;

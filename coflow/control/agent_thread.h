@@ -19,6 +19,7 @@ struct AgentThreadOptions {
   std::string tenant{};
   std::uint32_t job = 0;
   std::uint32_t weight = 1;
+  Duration deadline{0};  // of each iteration or coflow; 0: none
 };
 
 class AgentThread {

@@ -19,6 +19,7 @@ std::shared_ptr<ClassRecord> ClassBook::open(const ClassKey& key) {
   if (const auto placed = places_.find(key); placed != places_.end()) {
     record->place.store(placed->second.place, kRelaxed);
     record->level.store(placed->second.level, kRelaxed);
+    record->cap.store(placed->second.cap, kRelaxed);
   }
   records_.emplace(key, Kept{record, 0, {}, 0});
   return record;
@@ -37,6 +38,7 @@ std::vector<ClassReport> ClassBook::collect(TimePoint now) {
     report.in_all = record.in_all.load(kRelaxed);
     report.attained = record.attained.load(kRelaxed);
     report.period_us = record.period_us.load(kRelaxed);
+    report.deadline_us = static_cast<std::uint32_t>(deadline_ / std::chrono::microseconds(1));
     const std::uint32_t used = record.peers_used.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < used; ++i) {
       const std::uint64_t queued = record.peers[i].queued.load(kRelaxed);
@@ -77,6 +79,7 @@ void ClassBook::place(bool ordered, const std::map<ClassKey, Placed>& places) {
     const std::uint32_t unplaced = last ? std::numeric_limits<std::uint32_t>::max() : 0;
     kept.record->place.store(placed == places_.end() ? unplaced : placed->second.place, kRelaxed);
     kept.record->level.store(placed == places_.end() ? std::uint8_t{0} : placed->second.level, kRelaxed);
+    kept.record->cap.store(placed == places_.end() ? std::uint64_t{0} : placed->second.cap, kRelaxed);
   }
   changed(ordered);
 }

@@ -15,6 +15,9 @@ namespace clustar::coflow::control {
 
 class ClassBook final : public ClassPlaces {
  public:
+  // `deadline`: of all its classes; 0: none.
+  explicit ClassBook(Duration deadline = Duration(0)) : deadline_(deadline) {}
+
   static constexpr Duration kForgetAfter = std::chrono::seconds(1);      // without anything to send
   static constexpr Duration kForgetRepeated = std::chrono::seconds(60);  // of what comes again and again
 
@@ -35,6 +38,7 @@ class ClassBook final : public ClassPlaces {
     int unplaced = 0;  // reports without a place under an order
   };
 
+  const Duration deadline_;
   std::mutex mutex_;
   std::map<ClassKey, Kept> records_;
   std::map<ClassKey, Placed> places_;  // empty: no order counts

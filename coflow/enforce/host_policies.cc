@@ -87,7 +87,8 @@ Result<std::shared_ptr<transport::SendPolicies>> host_policies(const SendOrderSe
                                                 .key_file = settings.coordinator_key_file,
                                                 .tenant = settings.tenant,
                                                 .job = static_cast<std::uint32_t>(settings.job),
-                                                .weight = static_cast<std::uint32_t>(settings.weight)},
+                                                .weight = static_cast<std::uint32_t>(settings.weight),
+                                                .deadline = std::chrono::milliseconds(settings.deadline_ms)},
                                                log);
     if (!started) return tl::unexpected(started.error());
     agent = std::move(*started);

@@ -15,6 +15,8 @@ constexpr std::uint64_t kMouseBurst = 1024 * 1024;
 constexpr std::uint64_t kMouseAgain = 64 * 1024;  // that they must have to go first again
 // Unidentified messages that follow one another so fast are one coflow of unknown size.
 constexpr Duration kLongestPeriod = std::chrono::minutes(10), kLongestHold = std::chrono::seconds(10);
+// What a capped class may be behind its cap, so that its bytes leave in bursts that are worth a look.
+constexpr Duration kCapBurst = std::chrono::milliseconds(1);
 constexpr Duration kBurstGap = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -44,7 +46,8 @@ std::uint64_t HostPolicy::order_level(const Flow& flow) const {
 transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
   const bool mouse = states_[flow.id].mouse;
   if (mouse && !mice_policed_) return {};
-  if (flow.id == promoted_) return {.rank = kBand, .level = 1};
+  const TimePoint not_before = not_before_of(states_[flow.id]);
+  if (flow.id == promoted_) return {.rank = kBand, .level = 1, .not_before = not_before};
   const std::uint64_t rank = 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency;
   // Credit and DSCP know 16 levels: mice, a floor's turn, then those of bulk, by the coflow's size: switches know
   // nothing of iterations.
@@ -55,7 +58,7 @@ transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
     const std::uint64_t told = one.record == nullptr ? size : one.record->level.load(std::memory_order_relaxed);
     return {.rank = rank + *place,
             .level = level_of(flow.urgency, std::min(told, kLargest)),
-            .not_before = one.record == nullptr ? TimePoint::min() : one.record->held_until};
+            .not_before = not_before};
   }
   return {.rank = rank + (mouse ? kPoliced : order_level(flow)), .level = level_of(flow.urgency, size)};
 }
@@ -147,6 +150,7 @@ void HostPolicy::on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) {
   for (std::size_t urgent = 0; urgent < one.urgency; ++urgent) classes_[urgent].passed += bytes;
   count_bulk(flow, bytes);
   count_left(one, bytes, bytes);
+  count_capped(flow.id, bytes, now);
   if (one.queued == 0 && one.waits) end(flow.id, now);
   tell_record(flow);
   tell_board(flow, now);
@@ -298,6 +302,24 @@ void HostPolicy::count_left(State& one, std::uint64_t bytes, std::uint64_t sent)
   one.to_peer->store(one.to_peer->load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
   std::atomic<std::uint64_t>& attained = one.record->attained;
   attained.store(attained.load(std::memory_order_relaxed) + sent, std::memory_order_relaxed);
+}
+
+void HostPolicy::count_capped(std::uint32_t id, std::uint64_t bytes, TimePoint now) {
+  control::ClassRecord* const record = states_[id].record.get();
+  const std::uint64_t cap = record == nullptr ? 0 : record->cap.load(std::memory_order_relaxed);
+  if (cap == 0) return;
+  const Duration takes(static_cast<Duration::rep>(static_cast<double>(bytes) * 1e9 / static_cast<double>(cap)));
+  record->capped_until = std::max(record->capped_until, now - kCapBurst) + std::min(takes, kLongestHold);
+  // The flow's own turn is asked for when this returns.
+  for (std::uint32_t other = longest_; other != kNone; other = states_[other].later) {
+    if (other != id && states_[other].record.get() == record) told_.push_back(other);
+  }
+}
+
+TimePoint HostPolicy::not_before_of(const State& one) const {
+  if (one.record == nullptr || places_ == nullptr || !places_->ordered()) return TimePoint::min();
+  const bool capped = one.record->cap.load(std::memory_order_relaxed) > 0;
+  return std::max(one.record->held_until, capped ? one.record->capped_until : TimePoint::min());
 }
 
 void HostPolicy::tell_record(const Flow& flow) {

@@ -124,6 +124,8 @@ class HostPolicy : public transport::SendPolicy {
   static void begin_iteration(control::ClassRecord& record, const transport::Flow& flow, TimePoint now);
   static void count_queued(State& one, std::uint64_t bytes);
   static void count_left(State& one, std::uint64_t bytes, std::uint64_t sent);
+  void count_capped(std::uint32_t id, std::uint64_t bytes, TimePoint now);
+  TimePoint not_before_of(const State& one) const;
   void tell_record(const transport::Flow& flow);
   // In the coordinator's order: 0 for a class that is new to it; nothing: no order counts.
   std::optional<std::uint64_t> place_of(const State& one) const;

@@ -60,6 +60,7 @@ TEST(CoordinatorCommand, WhatIsWrongIsSaidWithWhatIsAllowed) {
   expect_wrong("--tenant research", "'research' is no NAME=WEIGHT");
   expect_wrong("--tenant research=0", "from 0.001 to 1000");
   expect_wrong("--tenant =2", "NAME=WEIGHT");
+  expect_wrong("--cap batch=0", "--cap: 'batch=0' is no NAME=MBPS");
   expect_wrong("--http here", "--http: 'here' is no ADDRESS:PORT");
   expect_wrong("--http 127.0.0.1:99999", "is no ADDRESS:PORT");
   expect_wrong("--standby-of primary", "--standby-of: 'primary' is no HOST:PORT");

@@ -31,6 +31,7 @@ TEST_F(CoordinatorPage, TheStateIsJson) {
   Report report = report_of(7, 0x2a, 1000);
   report.classes[0].left = 250;
   report.classes[0].period_us = 1500;
+  report.classes[0].deadline_us = 40'000;
   agent.send(report);
   ASSERT_TRUE(agent.next_of<Order>());
   const HttpAnswer answer = http_get(daemon_.http_port(), "/state.json");
@@ -51,6 +52,8 @@ TEST_F(CoordinatorPage, TheStateIsJson) {
   EXPECT_EQ(one["in_all"], 1000);
   EXPECT_EQ(one["period_ms"], 1.5);
   EXPECT_EQ(one["waiting"], 1);
+  EXPECT_EQ(one["deadline_ms"], 40);
+  EXPECT_EQ(one["promise"], "given");
   ASSERT_EQ(state["agents"].size(), 1u);
   EXPECT_EQ(state["agents"][0]["host"], "<script>alert(1)</script>");
   EXPECT_EQ(state["agents"][0]["tenant"], "'\"&\\");

@@ -134,9 +134,16 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
                      read_tenant,
                      [](const S& settings) { return settings.tenant; }}
               .otherwise("none")
-              .help("whose job this is: the coordinator's `--tenant` gives its weight"),
+              .help("whose job this is: the coordinator's `--tenant` gives its weight, `--cap` its limit"),
+          setting::make_number("deadline_ms", &S::deadline_ms, 0, 3'600'000, " (milliseconds; 0: none)")
+              .help("within so long each iteration's bytes are to be sent, and coflows that do not repeat: a coordinator "
+                    "that can promise it lets this job go before those without, and says if it cannot "
+                    "([coordinator.md](coordinator.md))"),
       },
       {.contradiction = [](const S& settings) -> std::string {
+        if (settings.deadline_ms > 0 && settings.coordinators.empty()) {
+          return "CLUSTAR_DEADLINE_MS is set, and no coordinator to promise it: set CLUSTAR_COORDINATOR, or unset it";
+        }
         if (settings.coordinators.empty() || settings.order == "coflow") return {};
         return "CLUSTAR_COORDINATOR is set, and CLUSTAR_SEND_ORDER is " + settings.order +
                ": set CLUSTAR_SEND_ORDER=coflow, or unset CLUSTAR_COORDINATOR";

@@ -34,6 +34,7 @@ struct SendOrderSettings {
   std::vector<std::string> coordinators{};
   std::string coordinator_key_file{};  // shared with it; empty: none
   std::string tenant{};                // whose weight the coordinator knows
+  int deadline_ms = 0;                 // of each iteration or coflow, which the coordinator may promise; 0: none
 
   static const TypedTable<SendOrderSettings>& table();
 };

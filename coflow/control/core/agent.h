@@ -118,6 +118,7 @@ class Agent {
   std::deque<News> news_;
   std::set<std::string> said_;  // since a coordinator was found
   bool complained_ = false;
+  bool told_of_deadline_ = false;
   Counters counters_;
 };
 

@@ -37,10 +37,12 @@ struct ClassRecord {
   // The policy's own:
   std::uint64_t first_coflow = 0;  // of the latest iteration
   TimePoint held_until{};          // nothing of it leaves before
+  TimePoint capped_until{};        // likewise: what it may send until now was sent
 
   // By the agent:
   std::atomic<std::uint32_t> place{0};  // 0: the coordinator has not heard of it yet
   std::atomic<std::uint8_t> level{0};
+  std::atomic<std::uint64_t> cap{0};      // bytes per second; 0: none
   std::atomic<std::uint32_t> hold_us{0};  // the policy takes it away when it obeys
   std::atomic<bool> retired{false};       // no longer in the book
 };

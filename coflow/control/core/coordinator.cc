@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
-
-#include "coflow/control/core/shifts.h"
 
 namespace clustar::coflow::control {
 namespace {
@@ -17,20 +14,6 @@ constexpr double kReportBurst = 4 * kReportsPerInterval;
 constexpr std::uint32_t kMostTooFast = 256;  // reports in a row: then it is no mistake
 // First terms are milliseconds: a coordinator that ran 35 years ahead of this one's clock is a lie.
 constexpr std::uint64_t kFarthestTerm = std::uint64_t{1} << 40;
-// A coflow of unknown size counts as if as much were to come as was sent (LAS; Aalo, SIGCOMM 2015).
-constexpr std::uint64_t kUnknownSize = 1024 * 1024;
-// Level i of three has four times the bytes of the one before (Crux, SIGCOMM 2024).
-constexpr std::array<double, 2> kLevelEnds{1.0 / 21, 5.0 / 21};
-constexpr int kShiftEvery = 5;  // periods: until it shows what the last one did
-
-double seconds(std::uint64_t bytes, std::uint64_t bytes_per_second) {
-  return static_cast<double>(bytes) / static_cast<double>(bytes_per_second);
-}
-
-std::uint64_t bytes_to_come(const ClassReport& report) {
-  if (report.waits) return report.in_all > 0 ? report.left : std::max(report.attained, kUnknownSize);
-  return report.repeats ? report.in_all : 0;
-}
 
 }  // namespace
 
@@ -187,7 +170,7 @@ void Coordinator::hear(Link link, Agent& agent, const ClassReport& report, TimeP
     found = classes_.emplace(report.key, Class{}).first;
     found->second.came = ++came_;
   }
-  agent.told.emplace(report.key, std::pair<std::uint32_t, std::uint8_t>(0, 0));
+  agent.told.emplace(report.key, Told{});
   Class& one = found->second;
   const auto [part, added] = one.parts.try_emplace(link);
   const ClassReport before = std::exchange(part->second, report);
@@ -199,7 +182,7 @@ void Coordinator::hear(Link link, Agent& agent, const ClassReport& report, TimeP
   if (static_cast<double>(sent) > most) sent = static_cast<std::uint64_t>(most);
   agent.attained += sent;
   const auto job_port = std::pair(report.key.job, agent.port);
-  served_[job_port] += seconds(sent, ports_.bytes_per_second(agent.port));
+  served_[job_port] += ports_.seconds(agent.port, sent);
   count_waiting(one, !added && before.waits, report.waits, now);
   if (report.period_us > 0) one.phase_at = now - std::chrono::microseconds(report.since_us);
 }
@@ -214,6 +197,7 @@ void Coordinator::count_waiting(Class& one, bool before, bool after, TimePoint n
   if (one.waiting > 0) return;
   ++one.iterations;
   one.latest = now - one.began;
+  if (one.deadline > Duration(0)) ++(one.latest <= one.deadline ? one.in_time : one.late);
 }
 
 void Coordinator::drop_part(Link link, const ClassKey& key, TimePoint now) {
@@ -226,137 +210,12 @@ void Coordinator::drop_part(Link link, const ClassKey& key, TimePoint now) {
   if (found->second.parts.empty()) classes_.erase(found);
 }
 
-double Coordinator::weight_of(const Class& one) const {
-  double weight = 0;
-  for (const auto& [link, report] : one.parts) {
-    const Hello& hello = agents_.at(link).hello;
-    const auto tenant = options_.tenants.find(hello.tenant);
-    weight = std::max(weight, hello.weight * (tenant == options_.tenants.end() ? 1 : tenant->second));
-  }
-  return weight > 0 ? weight : 1;
-}
-
-ClassLoad Coordinator::load_of(const ClassKey& key, const Class& one) {
-  ClassLoad load;
-  load.job = key.job;
-  load.came = one.came;
-  load.waits = one.waiting > 0;
-  load.weight = weight_of(one);
-  load.urgency = std::numeric_limits<std::uint8_t>::max();
-  for (const auto& [link, report] : one.parts) {
-    const Agent& agent = agents_.at(link);
-    load.urgency = std::min(load.urgency, report.urgency);
-    ports_.add(agent.port, report, bytes_to_come(report));
-    const std::uint64_t bytes = std::max(report.in_all, bytes_to_come(report));
-    load.largest = std::max(load.largest, seconds(bytes, ports_.bytes_per_second(agent.port)));
-  }
-  load.loads = ports_.take_loads();
-  return load;
-}
-
-void Coordinator::count_service() {
-  std::map<std::uint32_t, std::pair<double, double>> most;  // by job: at its busiest port; its weight
-  for (const auto& [job_port, time] : served_) {
-    auto& [busiest, weight] = most[job_port.first];
-    busiest = std::max(busiest, time);
-    weight = 1;
-  }
-  served_.clear();
-  for (const auto& [key, one] : classes_) {
-    if (const auto job = most.find(key.job); job != most.end()) job->second.second = weight_of(one);
-  }
-  for (const auto& [job, served] : most) service_.served(job, served.first, served.second);
-}
-
-void Coordinator::make_order() {
-  ++counters_.rounds;
-  count_service();
-  ports_.begin();
-  std::vector<Class*> all;
-  std::vector<ClassLoad> loads;
-  for (auto& [key, one] : classes_) {
-    all.push_back(&one);
-    loads.push_back(load_of(key, one));
-  }
-  const std::vector<std::uint32_t> order = total_order(loads, ports_.loads(), options_.policy, service_);
-  std::vector<Class*> ordered;
-  std::vector<std::uint32_t> known;
-  std::vector<double> needs;
-  for (const std::uint32_t at : order) {
-    ordered.push_back(all[at]);
-    known.push_back(all[at]->place);
-    needs.push_back(loads[at].waits ? loads[at].largest : 0);
-  }
-  const std::vector<std::uint32_t> numbers = PlaceNumbers::number(known);
-  for (std::size_t i = 0; i < ordered.size(); ++i) ordered[i]->place = numbers[i];
-  give_levels(ordered, needs);
-}
-
-void Coordinator::give_levels(const std::vector<Class*>& ordered, const std::vector<double>& needs) {
-  double all = 0, before = 0;
-  for (const double need : needs) all += need;
-  for (std::size_t i = 0; i < ordered.size(); ++i) {
-    const auto above = [&](double end) { return before > 0 && before >= end * all; };
-    ordered[i]->level = static_cast<std::uint8_t>(std::count_if(kLevelEnds.begin(), kLevelEnds.end(), above));
-    before += needs[i];
-  }
-}
-
-void Coordinator::shift(TimePoint now) {
-  struct Job {
-    std::uint64_t came = std::numeric_limits<std::uint64_t>::max();
-    Periodic periodic{};
-    TimePoint phase_at = TimePoint::max();
-  };
-  std::map<std::uint32_t, std::map<std::uint32_t, Job>> ports;  // by port, by job
-  for (const auto& [key, one] : classes_) {
-    for (const auto& [link, report] : one.parts) {
-      if (!report.repeats || report.period_us == 0 || report.in_all == 0) continue;
-      const std::uint32_t port = agents_.at(link).port;
-      Job& job = ports[port][key.job];
-      job.came = std::min(job.came, one.came);
-      job.phase_at = std::min(job.phase_at, one.phase_at);
-      job.periodic.period = std::max<Duration>(job.periodic.period, std::chrono::microseconds(report.period_us));
-      const double busy = seconds(report.in_all, ports_.bytes_per_second(port));
-      job.periodic.busy += Duration(static_cast<Duration::rep>(std::min(busy, 3600.0) * 1e9));
-    }
-  }
-  std::map<std::uint32_t, Duration> held;  // by job, the longest
-  for (auto& [port, jobs] : ports) {
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> by_coming;
-    for (const auto& [job, one] : jobs) by_coming.emplace_back(one.came, job);
-    std::sort(by_coming.begin(), by_coming.end());
-    std::vector<Periodic> periodic;
-    for (const auto& [came, job] : by_coming) {
-      periodic.push_back(jobs[job].periodic);
-      periodic.back().since = now - jobs[job].phase_at;
-    }
-    const std::vector<Duration> holds_here = holds(periodic);
-    for (std::size_t i = 0; i < by_coming.size(); ++i) {
-      Duration& longest = held[by_coming[i].second];
-      longest = std::max(longest, holds_here[i]);
-    }
-  }
-  for (auto& [key, one] : classes_) {
-    const auto hold = held.find(key.job);
-    if (hold == held.end() || hold->second == Duration(0)) continue;
-    Duration period{0};
-    for (const auto& [link, report] : one.parts) {
-      period = std::max<Duration>(period, std::chrono::microseconds(report.period_us));
-    }
-    if (period == Duration(0)) continue;
-    if (one.held_at != TimePoint::min() && now - one.held_at < kShiftEvery * period) continue;
-    one.held_at = now;
-    one.hold_us = static_cast<std::uint32_t>(std::min(hold->second, period) / std::chrono::microseconds(1));
-    ++counters_.holds;
-  }
-}
-
 void Coordinator::tell_all(TimePoint now) {
   ++number_;
   std::vector<Link> links;
   for (const auto& [link, agent] : agents_) links.push_back(link);
   std::sort(links.begin(), links.end());
+  count_capped();
   for (const Link link : links) tell(link, agents_.at(link), now);
   for (auto& [key, one] : classes_) one.hold_us = 0;
 }
@@ -365,10 +224,10 @@ void Coordinator::tell(Link link, Agent& agent, TimePoint now) {
   Order order{{term_, number_}, options_.lease(), agent.fresh && agent.reported, {}};
   for (auto& [key, told] : agent.told) {
     const Class& one = classes_.at(key);
-    const auto place = std::pair(one.place, one.level);
+    const Told place{one.place, one.level, cap_of(link, agent, one), one.promise};
     if (one.place == 0 || (told == place && one.hold_us == 0 && !agent.fresh)) continue;
     told = place;
-    order.classes.push_back({key, one.place, one.level, one.hold_us});
+    order.classes.push_back({key, place.place, place.level, one.hold_us, place.cap, place.promise});
   }
   const bool says = order.all || !order.classes.empty();
   if (!says && now - agent.told_at < options_.lease() / 3) return;
@@ -397,7 +256,7 @@ void Coordinator::on_timeout(TimePoint now) {
   next_round_ = now + options_.interval;
   drop_silent(now);
   if (dirty_) {
-    make_order();
+    make_order(now);
     if (options_.shifts) shift(now);
     dirty_ = false;
   }
@@ -427,6 +286,10 @@ std::vector<Coordinator::ClassView> Coordinator::classes(TimePoint now) const {
     view.waiting = one.waiting;
     view.iterations = one.iterations;
     view.latest = one.latest;
+    view.deadline = one.deadline;
+    view.promise = one.promise;
+    view.in_time = one.in_time;
+    view.late = one.late;
     view.urgency = std::numeric_limits<std::uint8_t>::max();
     for (const auto& [link, report] : one.parts) {
       const Hello& hello = agents_.at(link).hello;

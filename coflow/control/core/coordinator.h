@@ -38,6 +38,7 @@ struct CoordinatorOptions {
   std::size_t most_classes = 64 * 1024;
   std::uint64_t bytes_per_second = 1'250'000'000;  // of a port whose agent does not know its own
   std::map<std::string, double> tenants{};         // their weights; others have 1
+  std::map<std::string, std::uint64_t> caps{};     // of tenants: bytes per second of each NIC, > 0
   Topology topology{};
 
   Duration lease() const { return lease_intervals * interval; }
@@ -91,6 +92,9 @@ class Coordinator {
     Duration period{0};
     std::uint64_t iterations = 0;  // that ended, as seen from here
     Duration latest{0};            // how long the latest one that ended had something to send
+    Duration deadline{0};          // 0: none
+    Promise promise = Promise::kNone;
+    std::uint64_t in_time = 0, late = 0;  // of the iterations
     std::string lags{};            // the host whose part is the last to end, where others are done for an interval
   };
   std::vector<ClassView> classes(TimePoint now) const;  // in their order
@@ -116,11 +120,23 @@ class Coordinator {
     Duration latest{0};
     TimePoint held_at = TimePoint::min();
     std::uint32_t hold_us = 0;  // to be told with the next order
+    Duration deadline{0};       // the shortest of its parts'
+    Promise promise = Promise::kNone;
+    std::uint64_t in_time = 0, late = 0;
+    std::map<std::uint32_t, double> claim{};  // seconds that an iteration needs, by port, as far as was seen
+    std::uint64_t claimed = 0;                // bytes of that iteration, of all parts
+  };
+  struct Told {
+    std::uint32_t place = 0;
+    std::uint8_t level = 0;
+    std::uint64_t cap = 0;
+    Promise promise = Promise::kNone;
+    bool operator==(const Told&) const = default;
   };
   struct Agent {
     Hello hello{};
     std::uint32_t port = 0;
-    std::map<ClassKey, std::pair<std::uint32_t, std::uint8_t>> told{};  // by class that it has: place and level
+    std::map<ClassKey, Told> told{};  // by class that it has
     TimePoint heard{}, told_at{}, refilled{};
     double reports_left = 0;
     std::uint32_t too_fast = 0;  // reports in a row
@@ -143,7 +159,11 @@ class Coordinator {
   void step_down(TimePoint now);
   void raise_term(std::uint64_t seen);
   void drop_silent(TimePoint now);
-  void make_order();
+  void make_order(TimePoint now);
+  void learn_claim(Class& one);
+  void make_promises(const std::vector<Class*>& classes, std::vector<ClassLoad>& loads, TimePoint now);
+  void count_capped();
+  std::uint64_t cap_of(Link link, const Agent& agent, const Class& one) const;
   ClassLoad load_of(const ClassKey& key, const Class& one);
   static void give_levels(const std::vector<Class*>& ordered, const std::vector<double>& seconds);
   void count_service();
@@ -167,6 +187,7 @@ class Coordinator {
   Ports ports_;
   JobService service_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> served_;  // by job and port, seconds since the last order
+  std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> capped_;  // by port and tenant: parts that wait
   std::deque<Outgoing> out_;
   Counters counters_;
 };

@@ -140,6 +140,7 @@ void write(Writer& out, const ClassReport& one) {
   out.number(one.attained);
   out.number(one.period_us);
   out.number(one.since_us);
+  out.number(one.deadline_us);
   const std::size_t peers = std::min(one.peers.size(), kMostPeers);
   out.number(static_cast<std::uint8_t>(peers));
   for (std::size_t i = 0; i < peers; ++i) {
@@ -175,6 +176,8 @@ void write(Writer& out, const Order& order) {
     out.number(one.place);
     out.number(std::min(one.level, kMostLevel));
     out.number(one.hold_us);
+    out.number(one.cap);
+    out.number(static_cast<std::uint8_t>(one.promise));
   }
 }
 
@@ -215,6 +218,7 @@ ClassReport read_class(Reader& in) {
   one.attained = in.number<std::uint64_t>();
   one.period_us = in.number<std::uint32_t>();
   one.since_us = in.number<std::uint32_t>();
+  one.deadline_us = in.number<std::uint32_t>();
   one.peers.resize(in.number<std::uint8_t>(0, kMostPeers));
   for (PeerLoad& load : one.peers) {
     load.peer = in.number<std::uint32_t>();
@@ -250,6 +254,8 @@ Order read_order(Reader& in) {
     one.place = in.number<std::uint32_t>();
     one.level = in.number<std::uint8_t>(0, kMostLevel);
     one.hold_us = in.number<std::uint32_t>();
+    one.cap = in.number<std::uint64_t>();
+    one.promise = static_cast<Promise>(in.number<std::uint8_t>(0, static_cast<std::uint8_t>(Promise::kRefused)));
     order.classes.push_back(one);
   }
   return order;
@@ -275,6 +281,15 @@ const char* to_string(RefusalReason reason) {
     case RefusalReason::kStopping: return "it ends";
     case RefusalReason::kSilent: return "nothing was heard of this agent for long";
     case RefusalReason::kSameName: return "another connection has the same agent's number";
+  }
+  return "?";
+}
+
+const char* to_string(Promise promise) {
+  switch (promise) {
+    case Promise::kNone: return "none";
+    case Promise::kGiven: return "given";
+    case Promise::kRefused: return "refused";
   }
   return "?";
 }

@@ -92,6 +92,7 @@ struct ClassReport {
   std::uint64_t attained = 0;   // bytes that this NIC sent of it since the agent knows it
   std::uint32_t period_us = 0;  // from the start of an iteration to that of the next; 0: unknown
   std::uint32_t since_us = 0;   // since the latest one began, if the period is known
+  std::uint32_t deadline_us = 0;  // after it began all of it is to be sent; 0: no matter when
   std::vector<PeerLoad> peers{};
 
   bool operator==(const ClassReport&) const = default;
@@ -113,11 +114,21 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+// What becomes of a class's deadline.
+enum class Promise : std::uint8_t {
+  kNone = 0,     // it has none, or its size is not known yet
+  kGiven = 1,    // it goes before those that have none, the earliest first
+  kRefused = 2,  // the ports that it needs are promised to others: it goes as those that have none
+};
+const char* to_string(Promise promise);
+
 struct Placed {
   ClassKey key{};
   std::uint32_t place = 0;    // in the total order, 0 goes first
   std::uint8_t level = 0;     // of few: what switches are told
   std::uint32_t hold_us = 0;  // once: the class's next iteration begins so much later
+  std::uint64_t cap = 0;      // bytes per second that this NIC may send of it; 0: what the line carries
+  Promise promise = Promise::kNone;
 
   bool operator==(const Placed&) const = default;
 };

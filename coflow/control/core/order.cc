@@ -104,9 +104,13 @@ std::vector<std::uint32_t> total_order(std::span<const ClassLoad> classes, std::
   std::iota(order.begin(), order.end(), 0u);
   const std::vector<std::uint32_t> rounds =
       policy == OrderPolicy::kTurns ? service.rounds(classes, ports) : std::vector<std::uint32_t>(classes.size(), 0);
-  const auto group = [&](std::uint32_t i) { return std::tuple(classes[i].urgency, rounds[i]); };
+  const auto group = [&](std::uint32_t i) {
+    const bool promised = classes[i].due.has_value();
+    return std::tuple(classes[i].urgency, !promised, promised ? 0 : rounds[i]);
+  };
+  const auto due = [&](std::uint32_t i) { return classes[i].due.value_or(0); };
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return std::tuple(group(a), classes[a].came, a) < std::tuple(group(b), classes[b].came, b);
+    return std::tuple(group(a), due(a), classes[a].came, a) < std::tuple(group(b), due(b), classes[b].came, b);
   });
   if (policy == OrderPolicy::kArrival) return order;
   BssiOrder bssi(ports);
@@ -114,6 +118,10 @@ std::vector<std::uint32_t> total_order(std::span<const ClassLoad> classes, std::
   std::vector<std::uint32_t> sorted;
   for (auto begin = order.begin(); begin != order.end();) {
     const auto end = std::find_if(begin, order.end(), [&](std::uint32_t i) { return group(i) != group(*begin); });
+    if (classes[*begin].due) {  // sorted already
+      begin = end;
+      continue;
+    }
     if (end - begin > kMostSorted) {
       const auto needs = [&](std::uint32_t i) { return classes[i].largest / classes[i].weight; };
       std::sort(begin, end,

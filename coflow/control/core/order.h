@@ -1,12 +1,14 @@
 // One order of all classes of all hosts. Pure.
 //
-// The more urgent before the less urgent. Among equally urgent ones by policy: `bssi` as Sincronia orders coflows, by
+// The more urgent before the less urgent. Among equally urgent ones those that were promised a deadline go first, the
+// earliest before the later; the others by policy: `bssi` as Sincronia orders coflows, by
 // weight over what they have left at the busiest ports; `turns` the same among jobs that had about equally much, those
 // that had less before (coflow/core/policies/turns.h); `arrival` as they came.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,7 @@ struct ClassLoad {
   std::uint64_t came = 0;               // when it was first heard of, by number
   std::vector<BssiItem::Load> loads{};  // seconds that it still needs at each port that it uses
   double largest = 0;                   // seconds at its bottleneck, of an iteration or coflow
+  std::optional<double> due{};          // seconds that are left of a deadline that was promised
 };
 
 // What jobs were served, so that they take turns.

@@ -50,14 +50,13 @@ void Ports::add_load(std::uint32_t load, double seconds) {
 void Ports::add_uplink(const std::string& leaf, bool in, double bytes) {
   const auto found = leaf_index_.find(leaf);
   if (found == leaf_index_.end()) return;
-  const auto load = static_cast<std::uint32_t>(2 * (ports_.size() + found->second) + (in ? 1 : 0));
-  add_load(load, bytes / static_cast<double>(topology_.uplinks.at(leaf)));
+  add_load(2 * found->second + (in ? 1 : 0), bytes / static_cast<double>(topology_.uplinks.at(leaf)));
 }
 
 void Ports::add(std::uint32_t index, const ClassReport& report, std::uint64_t bytes) {
   if (bytes == 0) return;
   const Port& port = ports_[index];
-  add_load(2 * index, static_cast<double>(bytes) / static_cast<double>(port.bytes_per_second));
+  add_load(load_of(index, false), static_cast<double>(bytes) / static_cast<double>(port.bytes_per_second));
   double queued = 0;
   for (const PeerLoad& load : report.peers) queued += static_cast<double>(load.bytes);
   if (queued == 0) return add_uplink(port.leaf, false, static_cast<double>(bytes));
@@ -70,7 +69,7 @@ void Ports::add(std::uint32_t index, const ClassReport& report, std::uint64_t by
       continue;
     }
     const Port& there = ports_[found->second];
-    add_load(2 * found->second + 1, part / static_cast<double>(there.bytes_per_second));
+    add_load(load_of(found->second, true), part / static_cast<double>(there.bytes_per_second));
     if (there.leaf == port.leaf) continue;
     add_uplink(port.leaf, false, part);
     add_uplink(there.leaf, true, part);

@@ -27,9 +27,13 @@ class Ports {
   std::uint32_t take(const Hello& hello);
   void give_back(std::uint32_t port);
   std::uint64_t bytes_per_second(std::uint32_t port) const { return ports_[port].bytes_per_second; }
+  double seconds(std::uint32_t port, std::uint64_t bytes) const {
+    return static_cast<double>(bytes) / static_cast<double>(ports_[port].bytes_per_second);
+  }
 
   // Seconds that a class needs at each port, as numbers below loads(): begin, add each agent's part, take.
-  std::size_t loads() const { return 2 * (ports_.size() + leaf_index_.size()); }
+  // A port keeps its number.
+  std::size_t loads() const { return 2 * (leaf_index_.size() + ports_.size()); }
   void begin() { scratch_.resize(loads(), 0); }
   void add(std::uint32_t port, const ClassReport& report, std::uint64_t bytes);
   std::vector<BssiItem::Load> take_loads();
@@ -42,6 +46,9 @@ class Ports {
     std::uint32_t agents = 0;
     std::vector<std::uint32_t> addresses{};
   };
+  std::uint32_t load_of(std::uint32_t port, bool in) const {
+    return static_cast<std::uint32_t>(2 * (leaf_index_.size() + port) + (in ? 1 : 0));
+  }
   void add_load(std::uint32_t load, double seconds);
   void add_uplink(const std::string& leaf, bool in, double bytes);
 

@@ -25,7 +25,7 @@
 
 namespace clustar::coflow::control {
 
-inline constexpr std::uint16_t kControlVersion = 1;
+inline constexpr std::uint16_t kControlVersion = 2;
 
 using Digest32 = std::array<std::byte, 32>;
 using Nonce16 = std::array<std::byte, 16>;

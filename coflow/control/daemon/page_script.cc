@@ -50,6 +50,12 @@ function bar(td, one) {
   td.lastChild.style.display = known ? '' : 'none';
   td.lastChild.firstChild.style.width = known ? Math.min(100, 100 * one.left / one.in_all) + '%' : '0';
 }
+function deadline(one) {
+  if (!(one.deadline_ms > 0)) return '';
+  const word = one.promise === 'given' ? 'promised' : one.promise === 'refused' ? 'refused' : 'not yet known';
+  const all = one.in_time + one.late;
+  return time(one.deadline_ms) + ', ' + word + (all > 0 ? ', ' + one.in_time + ' of ' + all + ' in time' : '');
+}
 // Heading, kind of the cell, and its text, or what fills it.
 const classColumns = [
   ['place', '', (one) => one.rank],
@@ -64,6 +70,7 @@ const classColumns = [
   ['period', '', (one) => one.period_ms > 0 ? time(one.period_ms) : ''],
   ['iterations', '', (one) => whole.format(one.iterations)],
   ['latest took', '', (one) => one.latest_ms > 0 ? time(one.latest_ms) : ''],
+  ['deadline', 'text', deadline],
   ['sending', '', (one) => one.waiting + ' of ' + one.agents],
   ['lags', 'text warn', (one) => one.lags],
 ];

@@ -46,6 +46,10 @@ json class_json(const Coordinator::ClassView& one) {
           {"period_ms", milliseconds(one.period)},
           {"iterations", one.iterations},
           {"latest_ms", milliseconds(one.latest)},
+          {"deadline_ms", milliseconds(one.deadline)},
+          {"promise", to_string(one.promise)},
+          {"in_time", one.in_time},
+          {"late", one.late},
           {"lags", one.lags}};
 }
 

@@ -23,7 +23,9 @@ std::uint64_t seeds() {
 std::vector<ClassReport> some_classes(Rng& rng, std::uint32_t job) {
   std::vector<ClassReport> all;
   for (std::uint64_t group = 1; group <= 4; ++group) {
-    if (rng.below(3) > 0) all.push_back(class_of(job, group, rng.below(1000) * 10'000));
+    if (rng.below(3) == 0) continue;
+    all.push_back(class_of(job, group, rng.below(1000) * 10'000));
+    if (rng.below(4) == 0) all.back().deadline_us = static_cast<std::uint32_t>(1 + rng.below(2'000'000));
   }
   return all;
 }
@@ -36,6 +38,7 @@ class Chaos {
     options.interval = std::chrono::milliseconds(50 + 50 * rng.below(3));
     options.policy = rng.below(2) == 0 ? OrderPolicy::kBssi : OrderPolicy::kTurns;
     options.first_term = 1'000;
+    if (rng.below(2) == 0) options.caps["batch"] = 1 + rng.below(1'000'000);
     coordinators_ = 1 + rng.below(2);
     for (std::size_t i = 0; i < coordinators_; ++i) net_.add_coordinator(options);
     net_.delay(std::chrono::milliseconds(rng.below(40)));
@@ -45,6 +48,7 @@ class Chaos {
       hello.job = static_cast<std::uint32_t>(1 + i % 2);
       hello.host = "host" + std::to_string(i / 2);
       hello.nic = "eth0";
+      hello.tenant = i % 3 == 0 ? "batch" : "";
       net_.add_agent(hello);
       seen_.push_back({});
       change(i);
@@ -114,6 +118,7 @@ class Chaos {
     ASSERT_TRUE(net_.coordinator(0)->in_charge());
     for (std::size_t i = 1; i < coordinators_; ++i) ASSERT_FALSE(net_.coordinator(i)->in_charge());
     std::map<ClassKey, std::uint32_t> all;
+    std::map<ClassKey, Promise> promises;
     for (std::size_t i = 0; i < kAgents; ++i) {
       Agent& agent = net_.agent(i);
       ASSERT_EQ(agent.state(), Agent::State::kServed) << "agent " << i;
@@ -121,6 +126,7 @@ class Chaos {
       ASSERT_EQ(agent.seen().term, net_.coordinator(0)->term());
       for (const auto& [key, placed] : agent.places()) {
         ASSERT_EQ(all.emplace(key, placed.place).first->second, placed.place) << "agents differ";
+        ASSERT_EQ(promises.emplace(key, placed.promise).first->second, placed.promise) << "agents differ";
       }
     }
     std::set<std::uint32_t> places;

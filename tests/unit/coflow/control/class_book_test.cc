@@ -80,6 +80,38 @@ TEST(ClassBook, ThePlaceDecidesNotTheSize) {
   EXPECT_EQ(one.take(), 10u);
 }
 
+TEST(ClassBook, ACappedClassLeavesNoFasterAndDelaysNobody) {
+  Placed1 one;
+  one.push(10, kMiB);
+  one.push(10, kMiB, 2);
+  one.push(11, kMiB);
+  constexpr std::uint64_t kCap = 16 * kChunk;  // a chunk in 62.5 ms
+  one.book().place(true, {{Placed1::key(10), {Placed1::key(10), 10, 0, 0, kCap, Promise::kNone}},
+                          {Placed1::key(11), {Placed1::key(11), 20, 0, 0}}});
+  std::uint64_t capped = 0, other = 0;
+  for (int ms = 0; ms < 1000; ++ms) {
+    const std::uint64_t took = one.take(kNow + std::chrono::milliseconds(ms));
+    capped += took == 10 ? kChunk : 0;
+    other += took == 11 ? kChunk : 0;
+  }
+  EXPECT_LE(capped, kCap + kChunk);
+  EXPECT_GE(capped, kCap - kChunk);
+  EXPECT_EQ(other, kMiB) << "what the capped class may not send, the others do";
+  // Its cap is part of the order, and ends with it.
+  one.book().place(false, {});
+  const TimePoint later = kNow + std::chrono::seconds(1);
+  EXPECT_EQ(one.take(later), 10u);
+  EXPECT_EQ(one.take(later), 10u);
+}
+
+TEST(ClassBook, TheDeadlineOfTheJobIsReported) {
+  ClassBook book{std::chrono::milliseconds(250)};
+  const auto record = book.open({7, 10, kUnknownFunction});
+  const auto reports = book.collect(kNow);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].deadline_us, 250'000u);
+}
+
 TEST(ClassBook, APlaceThatCameBeforeTheClassCounts) {
   Placed1 one;
   one.push(10, kMiB);

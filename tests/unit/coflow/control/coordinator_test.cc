@@ -199,6 +199,90 @@ TEST(Coordinator, PeriodicJobsAreHeldBackOnce) {
   EXPECT_NEAR(held[0].hold_us, 200'000, 30'000);
 }
 
+// Two jobs that share a port: half a second's bytes each, every second.
+ClassReport half_a_second(std::uint32_t job, std::uint32_t deadline_ms) {
+  ClassReport report = class_of(job, 10 * job, 400'000);
+  report.repeats = true;
+  report.period_us = 1'000'000;
+  report.deadline_us = deadline_ms * 1000;
+  report.peers = {{100 + job, 400'000}};
+  return report;
+}
+
+TEST(Coordinator, APromisedDeadlineGoesFirst) {
+  ControlNet net(1);
+  CoordinatorOptions options;
+  options.shifts = false;
+  options.policy = OrderPolicy::kBssi;
+  net.add_coordinator(options);
+  net.add_agent(host(0, 1));
+  Hello beside = host(0, 2);
+  beside.agent = 1;
+  net.add_agent(beside);
+  ClassReport small = class_of(2, 20, 1000);
+  net.set_classes(0, {half_a_second(1, 600)});
+  net.set_classes(1, {small});
+  net.run(milliseconds(300));
+  const ClassKey promised{1, 10, kUnknownFunction}, other{2, 20, kUnknownFunction};
+  EXPECT_LT(place(net, 0, promised), place(net, 1, other)) << "the smaller would go first";
+  EXPECT_EQ(net.agent(0).place_of(promised)->promise, Promise::kGiven);
+  EXPECT_EQ(net.agent(1).place_of(other)->promise, Promise::kNone);
+  // It is late: then the others are not to be late, too.
+  net.run(milliseconds(600));
+  net.set_classes(1, {small, class_of(2, 21, 2000)});
+  net.run(milliseconds(200));
+  EXPECT_GT(place(net, 0, promised), place(net, 1, other));
+  net.set_classes(0, {class_of(1, 10, 0)});
+  net.run(milliseconds(200));
+  const auto classes = net.coordinator(0)->classes(net.now());
+  const auto seen = std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.key == promised; });
+  ASSERT_NE(seen, classes.end());
+  EXPECT_EQ(seen->in_time, 0u);
+  EXPECT_EQ(seen->late, 1u);
+}
+
+TEST(Coordinator, MoreThanAPortCarriesIsNotPromised) {
+  ControlNet net(1);
+  net.add_coordinator({});
+  for (const std::uint32_t job : {1u, 2u, 3u}) {
+    Hello hello = host(0, job);
+    hello.agent = job;
+    net.add_agent(hello);
+  }
+  net.set_classes(0, {half_a_second(1, 900)});
+  net.run(milliseconds(300));
+  net.set_classes(1, {half_a_second(2, 500)});
+  net.run(milliseconds(300));
+  const ClassKey first{1, 10, kUnknownFunction}, second{2, 20, kUnknownFunction};
+  ASSERT_NE(net.agent(1).place_of(second), nullptr);
+  EXPECT_EQ(net.agent(0).place_of(first)->promise, Promise::kGiven);
+  EXPECT_EQ(net.agent(1).place_of(second)->promise, Promise::kRefused);
+  bool said = false;
+  while (const auto news = net.agent(1).news()) said = said || news->line.find("CLUSTAR_DEADLINE_MS") != std::string::npos;
+  EXPECT_TRUE(said);
+  // There is room for it when the first one is gone.
+  net.set_classes(0, {});
+  net.run(milliseconds(300));
+  EXPECT_EQ(net.agent(1).place_of(second)->promise, Promise::kGiven);
+}
+
+TEST(Coordinator, ATenantsCapIsSharedByWhatWaits) {
+  ControlNet net(1);
+  CoordinatorOptions options;
+  options.caps["batch"] = 600'000;
+  net.add_coordinator(options);
+  Hello batch = host(0, 1), free = host(1, 2);
+  batch.tenant = "batch";
+  net.add_agent(batch);
+  net.add_agent(free);
+  net.set_classes(0, {class_of(1, 10, 1000), class_of(1, 11, 1000), class_of(1, 12, 0)});
+  net.set_classes(1, {class_of(2, 20, 1000)});
+  net.run(milliseconds(500));
+  EXPECT_EQ(net.agent(0).place_of({1, 10, kUnknownFunction})->cap, 300'000u);
+  EXPECT_EQ(net.agent(0).place_of({1, 12, kUnknownFunction})->cap, 200'000u);
+  EXPECT_EQ(net.agent(1).place_of({2, 20, kUnknownFunction})->cap, 0u);
+}
+
 // A term that nobody can have had would leave no room for later ones.
 TEST(Coordinator, LiesAboutTermsAreNotBelieved) {
   const TimePoint start(std::chrono::seconds(1));

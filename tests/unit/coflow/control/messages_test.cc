@@ -49,6 +49,7 @@ Message some_message(Rng& rng) {
                         rng.next(),
                         static_cast<std::uint32_t>(rng.next()),
                         static_cast<std::uint32_t>(rng.next()),
+                        static_cast<std::uint32_t>(rng.next()),
                         {}};
         for (std::uint64_t p = rng.below(kMostPeers + 1); p-- > 0;) {
           one.peers.push_back({static_cast<std::uint32_t>(rng.next()), rng.next()});
@@ -62,7 +63,8 @@ Message some_message(Rng& rng) {
       Order order{{rng.next(), rng.next()}, us(), rng.below(2) == 0, {}};
       for (std::uint64_t i = rng.below(9); i-- > 0;) {
         order.classes.push_back({some_key(rng), static_cast<std::uint32_t>(rng.next()),
-                                 static_cast<std::uint8_t>(rng.below(16)), static_cast<std::uint32_t>(rng.next())});
+                                 static_cast<std::uint8_t>(rng.below(16)), static_cast<std::uint32_t>(rng.next()),
+                                 rng.next(), static_cast<Promise>(rng.below(3))});
       }
       return order;
     }
