@@ -9,6 +9,7 @@
 
 #include "bench/ab/labels.h"
 #include "bench/ab/results.h"
+#include "bench/ab/timeline_plot.h"
 #include "bench/report/page.h"
 #include "bench/report/plot.h"
 
@@ -293,7 +294,7 @@ std::string html(const json& document) {
   page += "<div class=plots>\n" + throughput_plot(result) + ratio_plot(result) +
           loss_plot(result, "step", "step", "Training loss by step, all rounds") +
           loss_plot(result, "train_s", "seconds of training", "Training loss over time, all rounds") +
-          accuracy_plot(result) + step_plot(result) + "</div>\n";
+          accuracy_plot(result) + step_plot(result) + "</div>\n" + timeline_plot(result);
   page += "<h2>What differs between the arms</h2>\n" + settings_table(result);
   page += "<h2>All runs, in their order</h2>\n" + runs_table(result);
   return page + page_foot(document, result);

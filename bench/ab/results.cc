@@ -56,6 +56,7 @@ json run_json(const Run& run, const Plan& plan) {
                           "tolerant_messages",
                           "per_epoch",
                           "curve",
+                          "timeline",
                           "transport",
                           "collective",
                           "parameter_server",

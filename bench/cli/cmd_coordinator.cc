@@ -63,9 +63,10 @@ std::string read_tenants(const CoordinatorArguments& arguments, control::Coordin
   for (const std::string& text : arguments.tenants) {
     const auto tenant = named_number(text, 0.001, 1000);
     if (!tenant) {
-      return fmt::format("--tenant: '{}' is no NAME=WEIGHT with a name of at most {} bytes and a weight from 0.001 to "
-                         "1000, as research=2",
-                         text, control::kMostName);
+      return fmt::format(
+          "--tenant: '{}' is no NAME=WEIGHT with a name of at most {} bytes and a weight from 0.001 to "
+          "1000, as research=2",
+          text, control::kMostName);
     }
     into.tenants.insert_or_assign(tenant->first, tenant->second);
   }

@@ -304,6 +304,36 @@ std::string bar_chart(const std::string& title, const std::string& unit, const s
   return svg + legend.svg() + "</svg></figure>\n";
 }
 
+std::string lane_chart(const std::string& title, const std::string& x_label, const std::vector<Lane>& lanes) {
+  constexpr double kLane = 18, kGap = 4, kAbove = 36;
+  double last = 0;
+  for (const Lane& lane : lanes) {
+    for (const Span& span : lane.spans) last = std::max(last, span.to);
+  }
+  const std::vector<double> xs = ticks(0, last > 0 ? last : 1, 6);
+  const auto x = [&](double value) { return kBarLabels + value / xs.back() * (kWidth - kBarLabels - kRight); };
+  const double bottom = kAbove + static_cast<double>(lanes.size()) * (kLane + kGap);
+  std::string svg = open_svg(bottom + kBottom, title);
+  for (const double at : xs) {
+    svg += line(x(at), kAbove, x(at), bottom, "grid");
+    svg += text(x(at), bottom + 18, "middle", "label", number(at));
+  }
+  svg += text((kBarLabels + kWidth - kRight) / 2, bottom + 36, "middle", "label", x_label);
+  double y = kAbove;
+  for (const Lane& lane : lanes) {
+    svg += text(kBarLabels - 10, y + kLane / 2 + 4, "end", "label", cut(lane.label, 20));
+    for (const Span& span : lane.spans) {
+      svg += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"fill-{}\"><title>{}: {} to "
+          "{}</title></rect>",
+          x(span.from), y, std::max(1.0, x(span.to) - x(span.from) - 0.5), kLane, span.css_class, escaped(span.name),
+          number(span.from), number(span.to));
+    }
+    y += kLane + kGap;
+  }
+  return svg + "</svg></figure>\n";
+}
+
 std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,
                            double level) {
   Range range;

@@ -53,6 +53,18 @@ struct Bar {
 // Horizontal bars; `unit` follows the numbers.
 std::string bar_chart(const std::string& title, const std::string& unit, const std::vector<Bar>& bars);
 
+struct Span {
+  double from = 0, to = 0;
+  std::string css_class{};
+  std::string name{};  // shown where the pointer is
+};
+struct Lane {
+  std::string label{};
+  std::vector<Span> spans{};  // none overlaps another
+};
+// Lanes below each other on one scale from 0.
+std::string lane_chart(const std::string& title, const std::string& x_label, const std::vector<Lane>& lanes);
+
 // A value and the interval around it.
 struct IntervalRow {
   std::string label;

@@ -13,6 +13,8 @@ constexpr Experiment kExperiments[] = {
     {"tolerance", "1 MiB messages under random loss and bursts, p = 0 against p = 1 %", run_tolerance},
     {"mice", "1 KiB messages beside eight streams of 1 MiB messages", run_mice},
     {"fairness", "two flows on one link: MLT and MLT, MLT and DCTCP", run_fairness},
+    {"take-turns", "two periodic jobs on one uplink, with windows that grow by the iteration's progress",
+     run_take_turns},
     {"scale", "CPU time per packet of an all-to-all over 64, 256 and 1,024 hosts", run_scale},
     {"long-pipe", "one stream at 10 Gbit/s over 1 to 100 ms, with loss", run_long_pipe},
     {"paths", "all-reduces from the rack to another continent, with loss and tolerance", run_paths},

@@ -42,6 +42,7 @@ Rows run_micro_bursts(const Settings& settings);
 Rows run_tolerance(const Settings& settings);
 Rows run_mice(const Settings& settings);
 Rows run_fairness(const Settings& settings);
+Rows run_take_turns(const Settings& settings);
 Rows run_scale(const Settings& settings);
 Rows run_long_pipe(const Settings& settings);
 Rows run_paths(const Settings& settings);

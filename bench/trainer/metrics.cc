@@ -293,6 +293,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["curve"] = curve_json(report.curve);
   results["accuracy_curve"] = accuracy_curve(report.epochs);
   results["step_seconds"] = report.step_seconds;
+  results["timeline"] = report.timeline.to_json();
   add_totals(report, results);
   if (!opens_plugin(config.collective)) {  // neither counts them
     for (json& rank : results["per_rank"]) rank["send_retries"] = rank["idle_yields"] = nullptr;

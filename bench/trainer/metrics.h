@@ -13,6 +13,7 @@
 #include "bench/trainer/config.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/model.h"
+#include "bench/trainer/timeline.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -58,6 +59,7 @@ struct TrainReport {
   std::vector<EpochMetrics> epochs;
   std::vector<CurvePoint> curve;
   std::vector<double> step_seconds;  // wall time of each of the first kMaxStepSeconds steps on this rank
+  Timeline timeline;                 // of this rank's latest steps
   std::uint64_t steps = 0;
   std::uint64_t images = 0;  // trained on, all ranks together
   std::vector<RankTotals> ranks;
@@ -122,7 +124,7 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // congestion_control} with collective "ps", otherwise null. `plan` (what was asked for) and `plans` ([{bytes, plan}] of
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
 // `helpers` ({given, left}) where there were none. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
-// each epoch) and `step_seconds` are of the rank that calls. Other seconds are means over ranks, bytes and messages
+// each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are means over ranks, bytes and messages
 // sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);

@@ -113,6 +113,9 @@ Result<StepCommunication> GradientReducer::finish() {
   for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = plan_.buckets[b].tensors.size();
   for (std::size_t b = 0; b < settled_.size(); ++b) settle(b);
   step_.total_s = time_under_way();
+  for (const InFlight& one : in_flight_) {
+    if (one.ended) step_.buckets.emplace_back(one.started, *one.ended);
+  }
   in_flight_.clear();
   settled_.assign(settled_.size(), false);
   const StepCommunication step = std::exchange(step_, {});

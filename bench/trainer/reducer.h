@@ -15,6 +15,7 @@
 #include "bench/trainer/collective.h"
 #include "bench/trainer/encoded_bucket.h"
 #include "bench/trainer/layer.h"
+#include "bench/trainer/timeline.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -32,6 +33,7 @@ struct StepCommunication {
   // lost of them.
   double given_squares = 0;
   double lost_squares = 0;
+  BucketTimes buckets{};  // of those that arrived
 };
 
 // The last `buckets` of a plan, those of the front layers, go by a collective of their own.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss.h"
@@ -120,17 +121,20 @@ void Trainer::extend_curve(double loss, std::size_t steps_of_epoch) {
 // arrive while this one's first layers compute.
 Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   const auto mine = share(global_batch, links_.rank(), links_.size());
+  const Clock::time_point begin = Clock::now();
   gather(dataset_, mine, batch_);
   const std::span<const float> outputs =
       network_.forward(parameters_, batch_.x.data(), mine.size(),
                        [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
   if (is_over()) return 0.0;
+  step_times_ = {.begin = begin, .backward = Clock::now()};
   output_gradient_.resize(outputs.size());
   const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_,
                                              1.0f / static_cast<float>(global_batch.size()), output_gradient_);
   network_.backward(parameters_, output_gradient_, gradients_,
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
+  step_times_.backward_end = Clock::now();
   step_open_ = true;
   return loss.loss;
 }
@@ -159,8 +163,11 @@ Result<void> Trainer::end_step(bool epoch_over) {
   }
   for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) settle(bucket);
   if (!config_.overlap_forward) totals_.front_wait_s += reducer_.waited_s();
-  const auto communication = reducer_.finish();
+  auto communication = reducer_.finish();
   if (!communication) return tl::unexpected(communication.error());
+  step_times_.end = Clock::now();
+  step_times_.buckets = std::move(communication->buckets);
+  report_.timeline.add(std::exchange(step_times_, {}));
   totals_.exposed_comm_s += communication->exposed_s;
   totals_.total_comm_s += communication->total_s;
   totals_.codec_s += communication->codec_s;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coflow/enforce/push.h"
+
 namespace clustar::coflow::enforce {
 
 using transport::Flow;
@@ -56,11 +58,13 @@ transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
   const State& one = states_[flow.id];
   if (const auto place = place_of(one); place && !mouse) {
     const std::uint64_t told = one.record == nullptr ? size : one.record->level.load(std::memory_order_relaxed);
-    return {.rank = rank + *place,
-            .level = level_of(flow.urgency, std::min(told, kLargest)),
-            .not_before = not_before};
+    return {.rank = rank + *place, .level = level_of(flow.urgency, std::min(told, kLargest)), .not_before = not_before};
   }
-  return {.rank = rank + (mouse ? kPoliced : order_level(flow)), .level = level_of(flow.urgency, size)};
+  const IterationForecast& iteration = one.iteration;
+  const bool known = !mouse && iteration.bytes > 0;
+  return {.rank = rank + (mouse ? kPoliced : order_level(flow)),
+          .level = level_of(flow.urgency, size),
+          .push = known ? push_of(flow.remaining() + iteration.to_come, iteration.bytes) : Turn{}.push};
 }
 
 void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) {

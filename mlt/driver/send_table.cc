@@ -58,7 +58,7 @@ void SendTable::update_turns(Endpoint& core, TimePoint now) {
 
 Turn SendTable::turn_of(FlowTable::FlowId flow) const {
   const transport::FlowPlace place = flows_.place(flow);
-  return {place.rank, place.tie, flows_.held(flow).value_or(TimePoint::min())};
+  return {place.rank, place.tie, flows_.held(flow).value_or(TimePoint::min()), flows_.push(flow)};
 }
 
 void SendTable::set_turns(Endpoint& core, FlowTable::FlowId flow, TimePoint now) {

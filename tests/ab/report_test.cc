@@ -240,6 +240,23 @@ TEST(AbHtml, LossesAreDrawnWhereTheyAre) {
   }
 }
 
+TEST(AbHtml, TheLastStepsAreLanesOfWhatHappened) {
+  Outcomes measured = outcomes();
+  EXPECT_EQ(html(document_with_command(plan(), measured)).find("A computes"), std::string::npos);
+  for (ab::Run& one : measured.runs) {
+    one.train["timeline"] = {{{"begin_s", 0.0},
+                              {"backward_s", 0.010},
+                              {"backward_end_s", 0.020},
+                              {"end_s", 0.045},
+                              {"buckets_s", {{0.012, 0.030}, {0.018, 0.045}}}}};
+  }
+  const std::string plot = plot_of(html(document_with_command(plan(), measured)), "The last steps of a typical run");
+  for (const char* shown : {">A computes<", ">A sends<", ">B sends<", "backward: 10 to 20",
+                            "waits for buckets: 20 to 45", "bucket 1: 12 to 30", "bucket 2: 18 to 45"}) {
+    EXPECT_NE(plot.find(shown), std::string::npos) << shown << "\n" << plot;
+  }
+}
+
 TEST(AbResults, RoundsThatWereNotDoneAreSaid) {
   Outcomes measured = outcomes(5);
   measured.ended_by = "round 6 of 8, baseline: interrupted by signal 2 (Interrupt)";

@@ -46,8 +46,8 @@ void allow_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-const std::string kOpening("CLCT\0\1\0\0", 8);       // of a side without a key, but for the nonce
-const std::string kKeyedOpening("CLCT\0\1\0\1", 8);  // with one
+const std::string kOpening("CLCT\0\2\0\0", 8);       // of a side without a key, but for the nonce
+const std::string kKeyedOpening("CLCT\0\2\0\1", 8);  // with one
 
 TEST(CoordinatorDaemon, AnAgentIsWelcomeAndHearsItsPlace) {
   DaemonProcess daemon;
@@ -131,7 +131,7 @@ TEST(CoordinatorDaemon, StrangersThatSayNothingAreClosed) {
 TEST(CoordinatorDaemon, NonsenseIsClosedAndCounted) {
   DaemonProcess daemon;
   ASSERT_TRUE(daemon.listens()) << daemon.log();
-  const std::string of_other_version("CLCT\0\2\0\0", 8);
+  const std::string of_other_version("CLCT\0\3\0\0", 8);
   const std::string too_long("\0\1\0\0", 4), no_hello("\0\0\0\1\6", 5), random("\0\0\0\5hello", 9);
   const std::string opened = kOpening + std::string(16, 'n');
   for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), of_other_version + std::string(16, 'n'),

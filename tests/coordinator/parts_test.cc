@@ -22,15 +22,39 @@ constexpr TimePoint kStart{std::chrono::hours(1)};
 TEST(Strangers, OfOneSourceAreFewerThanOfAll) {
   Strangers strangers;
   std::uint64_t link = 0;
-  for (std::size_t i = 0; i < Strangers::kMostOfOne; ++i) EXPECT_TRUE(strangers.admit(++link, "a", kStart));
-  EXPECT_FALSE(strangers.admit(++link, "a", kStart));
-  EXPECT_TRUE(strangers.admit(++link, "b", kStart));
+  const auto admit = [&](const std::string& source, TimePoint now = kStart) {
+    return strangers.admit(++link, source, now);
+  };
+  for (std::size_t i = 0; i < Strangers::kMostOfOne; ++i) EXPECT_TRUE(admit("a").admitted);
+  EXPECT_FALSE(admit("a").admitted);
+  EXPECT_TRUE(admit("b").admitted);
   strangers.remove(1);
-  EXPECT_TRUE(strangers.admit(++link, "a", kStart));
-  EXPECT_FALSE(strangers.admit(++link, "a", kStart));
-  std::size_t source = 0;
-  while (strangers.count() < Strangers::kMost) EXPECT_TRUE(strangers.admit(++link, std::to_string(++source), kStart));
-  EXPECT_FALSE(strangers.admit(++link, "new", kStart));
+  EXPECT_TRUE(admit("a").admitted);
+  EXPECT_FALSE(admit("a").admitted);
+  // The oldest has had time to say what it has to say.
+  const auto entry = admit("a", kStart + Strangers::kUndisturbed);
+  EXPECT_TRUE(entry.admitted);
+  EXPECT_EQ(entry.instead, 2u);
+  EXPECT_EQ(strangers.count(), Strangers::kMostOfOne + 1);
+}
+
+TEST(Strangers, ACrowdGivesWayToOneThatComesAlone) {
+  Strangers strangers;
+  std::uint64_t link = 0;
+  for (const char* source : {"a", "b", "c", "d"}) {
+    for (std::size_t i = 0; i < Strangers::kMostOfOne; ++i) strangers.admit(++link, source, kStart);
+  }
+  ASSERT_EQ(strangers.count(), Strangers::kMost);
+  const auto entry = strangers.admit(++link, "alone", kStart);
+  EXPECT_TRUE(entry.admitted);
+  ASSERT_TRUE(entry.instead);
+  EXPECT_EQ(strangers.count(), Strangers::kMost);
+  // A crowd of as many sources is told from nobody; it has its time.
+  Strangers many;
+  for (std::size_t i = 0; i < Strangers::kMost; ++i) many.admit(++link, std::to_string(i), kStart);
+  EXPECT_FALSE(many.admit(++link, "alone", kStart).admitted);
+  EXPECT_TRUE(many.admit(++link, "alone", kStart + Strangers::kUndisturbed).admitted);
+  EXPECT_EQ(many.count(), Strangers::kMost);
 }
 
 TEST(Strangers, TheirTimeIsOverInTheirOrder) {

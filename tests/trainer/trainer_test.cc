@@ -288,6 +288,18 @@ TEST(Results, HaveTheKeysThatToolsRead) {
     EXPECT_EQ(results.at("per_epoch").at(key).size(), 2u) << key;
   }
   EXPECT_EQ(results.at("step_seconds").size(), 14u);
+  const auto& timeline = results.at("timeline");
+  ASSERT_EQ(timeline.size(), 3u);
+  double before = 0;
+  for (const auto& step : timeline) {
+    EXPECT_LE(before, step.at("begin_s"));
+    EXPECT_LT(step.at("begin_s"), step.at("backward_s"));
+    EXPECT_LT(step.at("backward_s"), step.at("backward_end_s"));
+    EXPECT_LE(step.at("backward_end_s"), step.at("end_s"));
+    EXPECT_EQ(step.at("buckets_s").size(), results.at("buckets").size());
+    for (const auto& bucket : step.at("buckets_s")) EXPECT_LE(bucket.at(0), bucket.at(1));
+    before = step.at("end_s");
+  }
   const nlohmann::json& accuracy = results.at("accuracy_curve");
   ASSERT_EQ(accuracy.size(), 2u);
   EXPECT_EQ(accuracy[0][0], 7);

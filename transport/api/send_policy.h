@@ -59,6 +59,9 @@ class SendPolicy {
     // The order in which the receiver gives credit, 0 .. 15: 0 goes first; on TCP its DSCP.
     std::uint8_t level = 0;
     TimePoint not_before = TimePoint::min();  // pacing: nothing of the flow leaves earlier
+    // Eighths: against flows of other hosts on the same link, how fast its window grows, where the transport has one
+    // of its own (mlt). 8: as everybody's. 1 .. 16.
+    std::uint8_t push = 8;
 
     bool operator==(const Turn&) const = default;
   };

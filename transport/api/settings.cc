@@ -136,9 +136,10 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
               .otherwise("none")
               .help("whose job this is: the coordinator's `--tenant` gives its weight, `--cap` its limit"),
           setting::make_number("deadline_ms", &S::deadline_ms, 0, 3'600'000, " (milliseconds; 0: none)")
-              .help("within so long each iteration's bytes are to be sent, and coflows that do not repeat: a coordinator "
-                    "that can promise it lets this job go before those without, and says if it cannot "
-                    "([coordinator.md](coordinator.md))"),
+              .help(
+                  "within so long each iteration's bytes are to be sent, and coflows that do not repeat: a coordinator "
+                  "that can promise it lets this job go before those without, and says if it cannot "
+                  "([coordinator.md](coordinator.md))"),
       },
       {.contradiction = [](const S& settings) -> std::string {
         if (settings.deadline_ms > 0 && settings.coordinators.empty()) {

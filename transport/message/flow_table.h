@@ -41,6 +41,7 @@ class FlowTable {
 
   FlowPlace place(FlowId flow) const { return {entries_[flow].turn.rank, entries_[flow].tie}; }
   std::uint8_t level(FlowId flow) const { return entries_[flow].turn.level; }
+  std::uint8_t push(FlowId flow) const { return entries_[flow].turn.push; }
   // Until when nothing of it may leave; nothing: it may.
   std::optional<TimePoint> held(FlowId flow) const;
 

@@ -118,10 +118,11 @@ void Agent::on_order(const Order& order, TimePoint now) {
     places_[one.key] = one;
     if (one.hold_us > 0) holds_.push_back(one);
     if (one.promise == Promise::kRefused && !std::exchange(told_of_deadline_, true)) {
-      news_.push_back({fmt::format("the deadline of communicator {:#x} of job {} is not promised: the ports that it needs "
-                                   "are promised to others; a longer CLUSTAR_DEADLINE_MS may be",
-                                   one.key.group, one.key.job),
-                       true});
+      news_.push_back(
+          {fmt::format("the deadline of communicator {:#x} of job {} is not promised: the ports that it needs "
+                       "are promised to others; a longer CLUSTAR_DEADLINE_MS may be",
+                       one.key.group, one.key.job),
+           true});
     }
   }
   // What an agent may not know of, since it reported no more, is no reason to grow.

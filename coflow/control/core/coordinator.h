@@ -95,7 +95,7 @@ class Coordinator {
     Duration deadline{0};          // 0: none
     Promise promise = Promise::kNone;
     std::uint64_t in_time = 0, late = 0;  // of the iterations
-    std::string lags{};            // the host whose part is the last to end, where others are done for an interval
+    std::string lags{};  // the host whose part is the last to end, where others are done for an interval
   };
   std::vector<ClassView> classes(TimePoint now) const;  // in their order
   struct AgentView {

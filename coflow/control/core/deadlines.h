@@ -2,8 +2,8 @@
 //
 // As Varys admits coflows (Chowdhury et al., SIGCOMM 2014, section 5.3), for what comes again and again: a class that
 // needs the port for `seconds` within each `within` has that part of it. Whose parts sum to less than the port, the
-// earliest deadline first meets all of them at one port (Liu and Layland, JACM 1973, by density); where coflows wait for
-// each other at several ports it is a good guess, and no proof.
+// earliest deadline first meets all of them at one port (Liu and Layland, JACM 1973, by density); where coflows wait
+// for each other at several ports it is a good guess, and no proof.
 #pragma once
 
 #include <cstdint>

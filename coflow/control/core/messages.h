@@ -83,15 +83,15 @@ struct PeerLoad {
 // What one agent knows of a class.
 struct ClassReport {
   ClassKey key{};
-  std::uint8_t urgency = 2;     // transport::Urgency
-  bool waits = false;           // something of it is queued
-  bool gone = false;            // it is over: forget it. All else counts for nothing
-  bool repeats = false;         // it will come again, as large
-  std::uint64_t in_all = 0;     // bytes of an iteration or a coflow on this NIC; 0: unknown
-  std::uint64_t left = 0;       // of them, not sent
-  std::uint64_t attained = 0;   // bytes that this NIC sent of it since the agent knows it
-  std::uint32_t period_us = 0;  // from the start of an iteration to that of the next; 0: unknown
-  std::uint32_t since_us = 0;   // since the latest one began, if the period is known
+  std::uint8_t urgency = 2;       // transport::Urgency
+  bool waits = false;             // something of it is queued
+  bool gone = false;              // it is over: forget it. All else counts for nothing
+  bool repeats = false;           // it will come again, as large
+  std::uint64_t in_all = 0;       // bytes of an iteration or a coflow on this NIC; 0: unknown
+  std::uint64_t left = 0;         // of them, not sent
+  std::uint64_t attained = 0;     // bytes that this NIC sent of it since the agent knows it
+  std::uint32_t period_us = 0;    // from the start of an iteration to that of the next; 0: unknown
+  std::uint32_t since_us = 0;     // since the latest one began, if the period is known
   std::uint32_t deadline_us = 0;  // after it began all of it is to be sent; 0: no matter when
   std::vector<PeerLoad> peers{};
 

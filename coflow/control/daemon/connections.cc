@@ -41,9 +41,14 @@ void notice_dead_host(int fd) {
 bool Connections::take(int fd, const Tcp::endpoint& peer) {
   const Link link = next_link_++;
   const auto nonce = fresh_nonce();
-  if (!nonce || !strangers_.admit(link, source_of(peer.address()), clock_.now())) {
+  const auto entry = nonce ? strangers_.admit(link, source_of(peer.address()), clock_.now()) : Strangers::Entry{};
+  if (!entry.admitted) {
     ++counters_.turned_away;
     return false;
+  }
+  if (entry.instead) {
+    ++counters_.turned_away;
+    close(*entry.instead, "it said no hello, and others wait");
   }
   auto made = std::make_unique<Connection>(io_, Session(Session::Side::kCoordinator, key_, *nonce));
   error_code error;

@@ -4,6 +4,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <list>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -33,13 +34,14 @@ bool is_address_or_localhost(std::string_view host) {
 
 }  // namespace
 
+class HttpConnection;
+
 struct HttpServer::Shared {
   Answers answers;
   bool anyone = false;
   std::size_t connections = 0;
+  std::list<HttpConnection*> idle{};  // between two requests, the longest first
 };
-
-namespace {
 
 // Keeps itself alive by the handlers that wait.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -48,7 +50,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
       : stream_(std::move(socket)), shared_(std::move(shared)) {
     ++shared_->connections;
   }
-  ~HttpConnection() { --shared_->connections; }
+  ~HttpConnection() {
+    --shared_->connections;
+    shared_->idle.remove(this);
+  }
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
@@ -56,13 +61,21 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     parser_.emplace();
     parser_->header_limit(HttpServer::kMostHeader);
     stream_.expires_after(HttpServer::kTimeout);
+    shared_->idle.push_back(this);
     http::async_read_header(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](const error_code& error, std::size_t) { self->on_read(error); });
   }
 
+  // It asked for nothing for longest, and another wants to.
+  void give_way() {
+    shared_->idle.remove(this);
+    stream_.close();
+  }
+
  private:
   void on_read(const error_code& error) {
+    shared_->idle.remove(this);
     if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return refuse(http::status::request_header_fields_too_large, "a header of at most 8 KiB is allowed\n");
     }
@@ -151,13 +164,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool refused_ = false;
 };
 
-}  // namespace
-
 HttpServer::HttpServer(boost::asio::io_context& io, Answers answers, bool anyone)
     : io_(io), shared_(std::make_shared<Shared>(Shared{std::move(answers), anyone, 0})) {}
 
 bool HttpServer::take(int fd, const Tcp::endpoint& peer) {
-  if (shared_->connections >= kMostConnections) return false;
+  if (shared_->connections >= kMostConnections) {
+    if (shared_->idle.empty()) return false;
+    shared_->idle.front()->give_way();
+  }
   Tcp::socket socket(io_);
   error_code error;
   socket.assign(peer.protocol(), fd, error);

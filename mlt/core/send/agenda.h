@@ -12,10 +12,14 @@
 namespace clustar::mlt {
 
 // When a message goes, as its caller has it: the smaller rank first, then the smaller tie, then by arrival.
+// Eighths of a window's growth: what everybody has.
+inline constexpr std::uint8_t kPlainPush = 8;
+
 struct Turn {
   std::uint64_t rank = 0;
   std::uint64_t tie = 0;
   TimePoint not_before = TimePoint::min();  // of first transmissions
+  std::uint8_t push = kPlainPush;           // how fast the window grows that it goes by (Congestion::set_push)
 
   bool same_place(const Turn& other) const { return rank == other.rank && tie == other.tie; }
   bool before(const Turn& other) const { return rank != other.rank ? rank < other.rank : tie < other.tie; }

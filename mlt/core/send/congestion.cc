@@ -101,7 +101,7 @@ bool DctcpSwift::is_long(double min_rtt) const { return min_rtt >= static_cast<d
 // What a round trip adds whatever the window is: what makes flows of one path alike.
 double DctcpSwift::least_step(double min_rtt) const {
   constexpr double kSegmentPer = 4e6;  // ns of round trip
-  return options_.segment * (is_long(min_rtt) ? std::max(1.0, min_rtt / kSegmentPer) : 1.0);
+  return push_ * options_.segment * (is_long(min_rtt) ? std::max(1.0, min_rtt / kSegmentPer) : 1.0);
 }
 
 double DctcpSwift::step(const Epoch::Totals& totals, double limit) const {

@@ -97,6 +97,7 @@ class DctcpSwift {
   std::uint64_t rate_bytes_per_s(Duration srtt) const;
   void set_segment(std::uint32_t bytes) { window_ = set_segment_of(options_, window_, bytes); }
   void set_base_rtt(Duration base_rtt) { base_rtt_ = base_rtt; }
+  void set_push(double push) { push_ = push; }
 
  private:
   void decide(const Epoch::Totals& totals);
@@ -117,6 +118,7 @@ class DctcpSwift {
   Options options_;
   Epoch epoch_;
   Duration base_rtt_{};  // 0: unknown
+  double push_ = 1;
   double window_;
   double resume_ = 0;             // window after the drain
   std::uint32_t drain_left_ = 0;  // epochs
@@ -198,6 +200,11 @@ class Congestion {
   // Of the network without queues, where somebody knows it: only DctcpSwift begins by it.
   void set_base_rtt(Duration base_rtt) {
     if (auto* ours = std::get_if<DctcpSwift>(&controller_)) ours->set_base_rtt(base_rtt);
+  }
+  // > 0: how fast the window grows once it is full, against that of others who share the link: they get parts of it
+  // that are about as these. Only DctcpSwift obeys. (MLTCP: Rajasekaran et al., HotNets 2024.)
+  void set_push(double push) {
+    if (auto* ours = std::get_if<DctcpSwift>(&controller_)) ours->set_push(push);
   }
 
  private:

@@ -44,6 +44,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   Message& message = messages_.push();
   if (!message.reset(bytes, packets)) return std::nullopt;
   message.place = {terms.turn, bytes > options_.mouse_bytes, arrival};
+  push(terms.turn);
   message.kind = tolerant                        ? terms.bulk
                  : bytes <= options_.mouse_bytes ? PacketKind::kReliable
                                                  : PacketKind::kReliableBulk;
@@ -92,6 +93,7 @@ void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& ter
 void Sender::set_turn(std::uint32_t id, const Turn& turn, TimePoint now) {
   next_ = Next::kUnknown;
   messages_[id].place.turn = turn;
+  push(turn);
   plan_.move(id, messages_[id], now);
 }
 

@@ -140,6 +140,8 @@ class Sender final : private FlightObserver {
   std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
   bool tells_open(Message& message, std::uint32_t lane, bool again, TimePoint now) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
+  // All messages of a connection are of one job: what was said last counts for them all.
+  void push(const Turn& turn) { congestion_.set_push(static_cast<double>(turn.push) / kPlainPush); }
 
   const Options& options_;
   const std::uint64_t secret_;

@@ -258,7 +258,8 @@ TEST(Coordinator, MoreThanAPortCarriesIsNotPromised) {
   EXPECT_EQ(net.agent(0).place_of(first)->promise, Promise::kGiven);
   EXPECT_EQ(net.agent(1).place_of(second)->promise, Promise::kRefused);
   bool said = false;
-  while (const auto news = net.agent(1).news()) said = said || news->line.find("CLUSTAR_DEADLINE_MS") != std::string::npos;
+  while (const auto news = net.agent(1).news())
+    said = said || news->line.find("CLUSTAR_DEADLINE_MS") != std::string::npos;
   EXPECT_TRUE(said);
   // There is room for it when the first one is gone.
   net.set_classes(0, {});

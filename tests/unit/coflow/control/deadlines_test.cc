@@ -11,8 +11,10 @@ namespace clustar::coflow::control {
 namespace {
 
 TEST(Deadlines, WhatFitsIsPromisedInOrderOfComing) {
-  const std::vector<DeadlineClaim> claims{
-      {false, 2, 1.0, {{0, 0.5}}}, {false, 1, 1.0, {{0, 0.3}}}, {false, 3, 1.0, {{0, 0.1}}}, {false, 4, 1.0, {{1, 0.8}}}};
+  const std::vector<DeadlineClaim> claims{{false, 2, 1.0, {{0, 0.5}}},
+                                          {false, 1, 1.0, {{0, 0.3}}},
+                                          {false, 3, 1.0, {{0, 0.1}}},
+                                          {false, 4, 1.0, {{1, 0.8}}}};
   EXPECT_EQ(promise(claims, 2), (std::vector<bool>{true, true, false, true}));
 }
 

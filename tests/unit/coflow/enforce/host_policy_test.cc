@@ -1,9 +1,12 @@
 #include "coflow/enforce/host_policy.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "tests/unit/coflow/enforce/one_host.h"
 
@@ -80,6 +83,43 @@ TEST(HostPolicy, OfCommunicatorsWithEqualBucketsTheOneWithLessOfItsIterationLeft
   EXPECT_EQ(host.take(now), longer) << "2 are left of it, as of the other, and it came first";
   const auto alone = host.push(coflow(9000, kMiB / 2), kMiB / 2, now);
   EXPECT_EQ(host.take(now), alone) << "of no iteration: by its size";
+}
+
+class ShowsItsPush final : public HostPolicy {
+ public:
+  explicit ShowsItsPush(std::vector<int>& pushes) : HostPolicy({}, nullptr), pushes_(pushes) {}
+  Turn turn(const transport::Flow& flow, TimePoint now) override {
+    const Turn made = HostPolicy::turn(flow, now);
+    pushes_.push_back(made.push);
+    return made;
+  }
+
+ private:
+  std::vector<int>& pushes_;
+};
+
+TEST(HostPolicy, AnIterationPushesHarderTheMoreOfItWasSentAndNothingElseDoes) {
+  std::vector<int> pushes;
+  SendQueue queue(std::make_unique<ShowsItsPush>(pushes));
+  TimePoint now = kNow;
+  std::uint32_t number = 0;
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    now += milliseconds(50);
+    pushes.clear();
+    for (std::uint64_t bucket = 0; bucket < 4; ++bucket) {
+      const std::uint64_t bytes = (4 - bucket) * kMiB;
+      FlowTag tag = coflow(++number, bytes);
+      tag.identity = {.known = true, .communicator = 1, .number = number, .total_bytes = bytes};
+      queue.push(queue.add_connection({.peer = 1}), number, tag, bytes, now);
+      while (const auto chunk = queue.next(kChunk, now)) queue.commit(*chunk, now);
+    }
+    if (iteration > 0) continue;
+    EXPECT_THAT(pushes, ::testing::Each(8)) << "nothing is known of it yet";
+  }
+  ASSERT_FALSE(pushes.empty());
+  EXPECT_EQ(pushes.front(), 2);
+  EXPECT_GE(pushes.back(), 15);
+  EXPECT_TRUE(std::is_sorted(pushes.begin(), pushes.end()));
 }
 
 class CountsWhoIsAskedAgain final : public HostPolicy {

@@ -49,6 +49,22 @@ TEST(DctcpSwift, TwoFlowsShareWithinAFactorOfTwoAlsoWhenOneComesLate) {
   }
 }
 
+TEST(DctcpSwift, WhoPushesHarderGetsMore) {
+  for (const std::size_t mark_above : {100000u, 30u}) {
+    ClosedLoop loop({.mark_above = mark_above});
+    DctcpSwift hard, soft;
+    hard.set_push(1.5);
+    soft.set_push(0.5);
+    loop.add(hard);
+    loop.add(soft);
+    loop.run(milliseconds(300));
+    loop.run(milliseconds(700));
+    EXPECT_GT(loop.utilisation(), 0.95);
+    EXPECT_GT(ratio(loop, 0, 1), 1.5) << "marks above " << mark_above;
+    EXPECT_LT(ratio(loop, 0, 1), 6) << "marks above " << mark_above;
+  }
+}
+
 TEST(DctcpSwift, ManyFlowsInAnIncastDoNotCollapse) {
   ClosedLoop loop({.buffer = 70});
   for (int i = 0; i < 15; ++i) loop.add(DctcpSwift{});
