@@ -46,6 +46,7 @@ struct Options {
   std::string rate = "200M";
   int mtu = 1500;
   std::string buffer;
+  std::string uplink;  // rate; empty: one switch
   double bucket_mib = trainer::kDefaultBucketBytes / kMib;
   double first_bucket_mib = trainer::kDefaultFirstBucketBytes / kMib;
   double target_accuracy = 0;
@@ -66,6 +67,7 @@ struct Options {
   CLI::Option* rate_given = nullptr;
   CLI::Option* mtu_given = nullptr;
   CLI::Option* buffer_given = nullptr;
+  CLI::Option* uplink_given = nullptr;
   CLI::Option* target_given = nullptr;
   CLI::Option* examples_given = nullptr;
 };
@@ -93,6 +95,13 @@ Result<fabric::FabricSpec> fabric_spec(const Options& options) {
     if (!buffer) return fail(buffer.error().code, "--buffer: " + buffer.error().message);
     if (*buffer == 0) return fail(ErrorCode::kInvalidArgument, "--buffer 0: a port without a queue passes nothing");
     spec.buffer_bytes = *buffer;
+  }
+  if (!options.uplink.empty()) {
+    const auto uplink = fabric::parse_rate(options.uplink);
+    if (!uplink) return fail(uplink.error().code, "--uplink: " + uplink.error().message);
+    if (*uplink == 0) return fail(ErrorCode::kInvalidArgument, "--uplink: a rate is needed, as 200M");
+    spec.spines = 1;
+    spec.uplink_rate_bps = *uplink;
   }
   return fabric::checked(spec);
 }
@@ -153,8 +162,11 @@ Result<void> complete(Options& options) {
     if (!ok) return fail(ok.error().code, fmt::format("{}: {}", option, ok.error().message));
   }
   if (options.local) {
-    if (options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() > 0) {
-      return fail(ErrorCode::kInvalidArgument, "--rate, --mtu and --buffer belong to a fabric; --local has none");
+    if (options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() +
+            options.uplink_given->count() >
+        0) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--rate, --mtu, --buffer and --uplink belong to a fabric; --local has none");
     }
   } else {
     const auto spec = fabric_spec(options);
@@ -269,6 +281,9 @@ int run_suite(Options& options) {
                      .json_path = options.json_path,
                      .report_path = options.report_path,
                      .bar = !options.no_progress && isatty(STDERR_FILENO) != 0};
+  if (options.uplink_given->count() > 0) {
+    return complain(kUsage, "--uplink is not for --scenario, whose fabrics are its own");
+  }
   if (options.hosts_given->count() > 0) input.changes.ranks = options.plan.ranks;
   if (options.rate_given->count() > 0) input.changes.rate = options.rate;
   if (options.buffer_given->count() > 0) input.changes.buffer = options.buffer;
@@ -389,6 +404,13 @@ void add_place_options(CLI::App& command, Options& options) {
                                          "Buffer of each switch port: 100k, 64Ki [5 ms of the rate, at least 100k]")
                              ->type_name("BYTES")
                              ->group(group);
+  options.uplink_given =
+      command
+          .add_option("--uplink", options.uplink,
+                      "Instead of one switch two, with half of the hosts each, and a link of this rate to a third "
+                      "between them")
+          ->type_name("RATE")
+          ->group(group);
 }
 
 void add_training_options(CLI::App& command, Options& options) {

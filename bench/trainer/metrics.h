@@ -124,8 +124,8 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // congestion_control} with collective "ps", otherwise null. `plan` (what was asked for) and `plans` ([{bytes, plan}] of
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
 // `helpers` ({given, left}) where there were none. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
-// each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are means over ranks, bytes and messages
-// sums; per_rank and per_epoch have the rest.
+// each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are
+// means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

@@ -100,7 +100,7 @@ class Trainer {
   ReplicaCheck check_;
   RankTotals totals_;
   bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
-  StepTimes step_times_;  // of the open step
+  StepTimes step_times_;    // of the open step
   TrainReport report_;
   double curve_loss_ = 0;  // summed since the curve's last point
   std::uint64_t curve_steps_ = 0;

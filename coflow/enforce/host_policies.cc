@@ -54,6 +54,7 @@ class HostPolicies final : public transport::SendPolicies {
     options.knows_line = paced > 0;
     options.burst = kBurst + time_of(kChunk, paced) / 4;
     options.by_size = settings_.by_size == "on";
+    options.push = settings_.push == "on";
     BoardOptions board;
     board.bytes_per_second = paced;
     board.job = static_cast<std::uint32_t>(settings_.job);

@@ -61,7 +61,7 @@ transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
     return {.rank = rank + *place, .level = level_of(flow.urgency, std::min(told, kLargest)), .not_before = not_before};
   }
   const IterationForecast& iteration = one.iteration;
-  const bool known = !mouse && iteration.bytes > 0;
+  const bool known = options_.push && !mouse && iteration.bytes > 0;
   return {.rank = rank + (mouse ? kPoliced : order_level(flow)),
           .level = level_of(flow.urgency, size),
           .push = known ? push_of(flow.remaining() + iteration.to_come, iteration.bytes) : Turn{}.push};

@@ -43,6 +43,7 @@ struct HostPolicyOptions {
   std::uint64_t quantum = 64 * 1024;
   Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse, or second flow, the line is shared
   std::uint32_t job = 0;                                // of its classes
+  bool push = false;    // an iteration's progress says how hard it presses on shared links (push.h)
   bool by_size = true;  // false: by arrival within an urgency; other processes are told of coflows only
 };
 

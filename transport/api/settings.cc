@@ -110,6 +110,10 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
           setting::make_number("send_pace", &S::pace, 10, 100, " (percent of the line)")
               .help("with `coflow`, where the line's speed is known: what bulk may fill of it while small messages or "
                     "other processes use it, too. Headers take 5 to 6 percent at an MTU of 1500"),
+          setting::make_choice("send_push", &S::push, {"on", "off"})
+              .help("with `coflow` on `mlt`, where no coordinator orders: a window grows the faster the more of its "
+                    "iteration was sent, so that periodic jobs of other hosts on the same link come to take turns "
+                    "([scheduling.md](scheduling.md)); `off`: all alike"),
           setting::make_choice("send_by_size", &S::by_size, {"on", "off"})
               .help("with `coflow`: of bulk that is equally urgent smaller coflows go first; `off`: by arrival"),
           Setting<S>{{"send_dscp", transport::LevelClasses::kAllowed, {}, "none", false},

@@ -27,6 +27,7 @@ struct SendOrderSettings {
   // Of `coflow`:
   int weight = 1;              // of the job, among those that share the NIC
   int pace = 93;               // percent of the line that bulk fills where mice or other processes are there, too
+  std::string push = "off";    // iterations press harder on shared links the more of them was sent; off: all alike
   std::string by_size = "on";  // among bulk of one urgency the smaller coflow goes first; off: by arrival
   // Of `coflow`, on TCP: LevelClasses, the DSCP by what goes first; empty: the communicator's class.
   std::string dscp{};

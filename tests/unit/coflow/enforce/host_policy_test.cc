@@ -87,7 +87,7 @@ TEST(HostPolicy, OfCommunicatorsWithEqualBucketsTheOneWithLessOfItsIterationLeft
 
 class ShowsItsPush final : public HostPolicy {
  public:
-  explicit ShowsItsPush(std::vector<int>& pushes) : HostPolicy({}, nullptr), pushes_(pushes) {}
+  explicit ShowsItsPush(std::vector<int>& pushes) : HostPolicy(pushing(), nullptr), pushes_(pushes) {}
   Turn turn(const transport::Flow& flow, TimePoint now) override {
     const Turn made = HostPolicy::turn(flow, now);
     pushes_.push_back(made.push);
@@ -95,6 +95,11 @@ class ShowsItsPush final : public HostPolicy {
   }
 
  private:
+  static HostPolicyOptions pushing() {
+    HostPolicyOptions options;
+    options.push = true;
+    return options;
+  }
   std::vector<int>& pushes_;
 };
 
