@@ -45,7 +45,8 @@ void add_source_options(CLI::App& command, CoflowSource& source) {
           "--job", source.jobs,
           "Instead: a training job by its file of AICB; several for a mix. Keys: ranks_per_port=8, first_port=0, "
           "iterations=10, duty=0.5 (share of an iteration alone that is communication) or compute_ms, "
-          "begins_ms=0, share=1, tflop (work of an iteration: weights are GPU intensities)")
+          "begins_ms=0, deadline_ms (which arms with a coordinator ask it for), share=1, tflop (work of an iteration: "
+          "weights are GPU intensities)")
       ->type_name("FILE[:KEY=VALUE,...]")
       ->allow_extra_args(false);
 }

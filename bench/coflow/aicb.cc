@@ -258,6 +258,7 @@ Result<AicbOptions> parse_aicb_options(std::string_view text) {
        }},
       {"compute_ms", 0, kMostMs, false, [&](double value) { options.compute_ms = value; }},
       {"begins_ms", 0, kMostMs, false, into(options.begins_ms)},
+      {"deadline_ms", 1, 3.6e6, true, into(options.deadline_ms)},
       {"share", 1e-6, 1e6, false, into(options.share)},
       {"tflop", 1e-6, 1e12, false, [&](double value) { options.tflop = value; }},
   };
@@ -276,6 +277,7 @@ Result<Job> aicb_job(const AicbIteration& iteration, const std::string& name, co
   job.name = name;
   job.iterations = options.iterations;
   job.begins = TimePoint(nanoseconds(options.begins_ms / 1e3));
+  job.deadline_ms = options.deadline_ms;
   add_phases(job, iteration, options.layout);
   const double communication_s = alone(job.phases, {}, bytes_per_s).communication_s;
   const double compute_s =

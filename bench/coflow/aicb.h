@@ -41,6 +41,7 @@ struct AicbOptions {
   double duty = 0.5;                   // share of an iteration alone that is communication
   std::optional<double> compute_ms{};  // of an iteration, instead
   double begins_ms = 0;
+  int deadline_ms = 0;            // CLUSTAR_DEADLINE_MS where it is played under a coordinator; 0: none
   double share = 1;               // of the tenant
   std::optional<double> tflop{};  // of an iteration
 };

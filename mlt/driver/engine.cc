@@ -102,6 +102,7 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
   attached_[*id].traffic = traffic_.open(channel.traffic_class, host.host(), far_end.rank);
   attached_[*id].dscp = static_cast<std::uint8_t>(std::max(channel.traffic_class, 0) & 0xfc);
   ++communicators_[channel.comm_id];
+  if (channel.max_tolerance_ppm > 0) watch_tolerant(channel.comm_id);
   if (end == End::kSends) sends_.open(*id, host.host_number(), channel.job, options_.max_messages);
   return {};
 }
@@ -120,11 +121,23 @@ std::unique_ptr<const Options> Engine::connection_options(End end, const transpo
   return options;
 }
 
+// What may lose nothing though it was allowed to is to be told, once.
+void Engine::watch_tolerant(std::uint64_t communicator) {
+  constexpr std::uint32_t kMost = LedgerBook::Options{}.communicators;
+  tolerant_.insert(communicator);
+  if (tolerant_.size() <= kMost || std::exchange(told_of_tolerant_, true)) return;
+  context_.log.warn(fmt::format(
+      "mlt: more than {} communicators that may lose something are open on {}: what comes later loses nothing, "
+      "until some of them end",
+      kMost, name_));
+}
+
 // With its last connection its collectives are over: the core remembers a bounded number of communicators.
 void Engine::leave_communicator(std::uint64_t communicator) {
   const auto found = communicators_.find(communicator);
   if (--found->second > 0) return;
   communicators_.erase(found);
+  tolerant_.erase(communicator);
   core_.forget_communicator(communicator);
 }
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -179,6 +180,7 @@ class Engine : private EngineLimits {
   std::unique_ptr<const Options> connection_options(End end, const transport::ChannelOptions& channel,
                                                     const FarEnd& far_end);
   bool may_send_parity(const Options& options, const FarEnd& far_end);
+  void watch_tolerant(std::uint64_t communicator);
   void leave_communicator(std::uint64_t communicator);
   void check_some(TimePoint now);
   void fail_device(const Error& error);
@@ -206,6 +208,8 @@ class Engine : private EngineLimits {
   Counters counters_;  // of what is over: see counters()
   std::map<std::string, Peer> peers_;
   std::map<std::uint64_t, std::uint32_t> communicators_;  // how many connections each has here
+  std::set<std::uint64_t> tolerant_;                      // those that may lose something
+  bool told_of_tolerant_ = false;
   SendTable sends_;
   const std::uint64_t ahead_;                // bytes of data that may lie in this host behind what is sent next
   bool held_ahead_ = false;                  // there are so many: more may wait, and somebody has to look again soon

@@ -311,5 +311,22 @@ TEST_F(MltLoss, ACommunicatorIsForgottenWithItsLastChannel) {
   }
 }
 
+TEST_F(MltLoss, MoreCommunicatorsThanItRemembersAreToldOnce) {
+  const auto transport = create({});
+  std::vector<Connection> channels;
+  const auto open = [&](std::uint64_t communicator) {
+    ChannelOptions options = kOptedIn;
+    options.comm_id = communicator;
+    channels.push_back(connect(*transport, *transport, options));
+  };
+  for (std::uint64_t i = 1; i <= 64; ++i) open(i);
+  EXPECT_EQ(take_warnings(), "");
+  for (std::uint64_t i = 65; i <= 67; ++i) open(i);
+  const std::string warnings = take_warnings();
+  const std::size_t first = warnings.find("more than 64 communicators that may lose something");
+  ASSERT_NE(first, std::string::npos) << warnings;
+  EXPECT_EQ(warnings.find("more than 64", first + 1), std::string::npos) << warnings;
+}
+
 }  // namespace
 }  // namespace clustar::transport::conformance

@@ -144,6 +144,10 @@ int Conductor::be_agent(const Place& place, const ControlEnd& end) {
     unsetenv("CLUSTAR_SEND_DSCP");  // of the caller
     unsetenv("CLUSTAR_COORDINATOR");
     if (coordinator_) variables["CLUSTAR_COORDINATOR"] = coordinator_->address();
+    unsetenv("CLUSTAR_DEADLINE_MS");
+    if (coordinator_ && place.job > 0 && place.job <= stage_.deadlines_ms.size()) {
+      variables["CLUSTAR_DEADLINE_MS"] = std::to_string(stage_.deadlines_ms[place.job - 1]);
+    }
     if (arm_.classes) variables["CLUSTAR_SEND_DSCP"] = "0-7=48,8=40,9=32,10=24,11-15=8";
     for (const auto& [name, value] : stage_.environment) variables[name] = value;
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);

@@ -21,6 +21,7 @@ struct Stage {
   std::function<bool()> stop{};                      // asked now and then; true: give up
   std::uint64_t first_job = 1;                       // CLUSTAR_JOB of the first job, unless the environment has it
   std::vector<std::string> jobs{};                   // of a mix: their names, for errors
+  std::vector<int> deadlines_ms{};                   // and their CLUSTAR_DEADLINE_MS, under a coordinator; 0: none
 };
 
 // Completion times count from a coflow's arrival in the workload to its last byte's at its receiver. Errors: what an

@@ -207,7 +207,10 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
   const auto fabric = Fabrics::up(options, performance.hosts);
   if (!fabric) return tl::unexpected(fabric.error());
   Stage stage{**fabric, port_rate, options.environment, options.stop};
-  if (material->mix) stage.jobs = names_of(*material->mix);
+  if (material->mix) {
+    stage.jobs = names_of(*material->mix);
+    for (const Job& job : material->mix->jobs) stage.deadlines_ms.push_back(job.deadline_ms);
+  }
   for (int round = 0; round < options.rounds; ++round) {
     std::vector<Summary> summaries;
     for (const Arm& arm : options.arms) {
