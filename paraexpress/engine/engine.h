@@ -49,6 +49,9 @@ struct EngineOptions {
   // Of the membership: members of another one are refused.
   std::uint64_t epoch = 0;
   transport::ChannelOptions channel{};
+  // After one or more operations ended that had not when they were started: in the engine's thread, or in close(). Short,
+  // and it calls nothing of the engine.
+  std::function<void()> on_end{};
 };
 // What a member says in create()'s all-gather, of so many members.
 std::size_t exchange_bytes(std::uint32_t members);
