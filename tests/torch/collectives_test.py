@@ -68,7 +68,7 @@ def check_reductions(rank, n):
             dist.reduce_scatter(out, inputs[rank], op)
             ranks.same(out, want)
             out = torch.empty_like(want)
-            dist._reduce_scatter_base(out, torch.cat(inputs[rank]), op)
+            dist.reduce_scatter_tensor(out, torch.cat(inputs[rank]), op)
             ranks.same(out, want)
 
 
@@ -98,7 +98,7 @@ def check_moves(rank, n):
             for r in range(n):
                 ranks.same(got[r], matrix[r][rank])
         flat = torch.empty(n * 6, dtype=dtype)
-        dist._all_gather_base(flat, made(rank, dtype, 6))
+        dist.all_gather_into_tensor(flat, made(rank, dtype, 6))
         ranks.same(flat, torch.cat([made(r, dtype, 6) for r in range(n)]))
         # Rank a sends a + b + 1 rows to rank b; rank 0 sends itself none.
         rows = lambda a, b: a + b + (1 if a + b else 0)
@@ -158,7 +158,7 @@ def check_asynchronous(rank, n):
     for i, t in enumerate(many):
         assert torch.equal(t, torch.full((100 + i,), float(sum(r + i for r in range(n))))), i
     assert doubled.wait()[5] == n * (n - 1)
-    assert work.wait() and work.is_completed() and work.is_success() and future.done()
+    assert work.wait() and work.is_completed() and work.exception() is None and future.done()
     ranks.same(work.result()[0], big)
     ranks.same(works[0].get_future().wait()[0], many[0])
     # A callback may wait for another operation, and several at once.

@@ -7,6 +7,7 @@ import signal
 import tempfile
 import time
 import traceback
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ FORK = multiprocessing.get_context("fork")  # a rank need not import PyTorch
 
 def _serve(body, rank, ranks, store, timeout, backend, results):
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # c10d renames what is still called by its old names
     try:
         if backend:
             dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=ranks,
