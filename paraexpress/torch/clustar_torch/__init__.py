@@ -12,10 +12,10 @@ import os
 
 import torch.distributed
 
-from . import _clustar_torch
+from . import _clustar_torch, hooks
 
 __version__ = _clustar_torch.__version__
-__all__ = ["abort", "close"]
+__all__ = ["abort", "close", "hooks"]
 
 _prepared_for = None  # the process that will close its groups when it ends
 
