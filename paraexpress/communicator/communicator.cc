@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto kPart = std::chrono::seconds(1);
+constexpr std::uint64_t kRingFrom = 256 << 10;  // over kernel TCP; shorter ones fit into a switch's buffer
 // It is for the communicator to say when an operation is late.
 constexpr auto kStall = std::chrono::hours(24 * 365);
 
@@ -63,6 +65,7 @@ Result<void> TheCommunicator::set_up(transport::Transport& transport, const AllG
   engine.device = options_.device;
   engine.channel.job = options_.job;
   engine.stall = kStall;
+  if (std::string_view(transport.name()) == "tcp") engine.ring_from = kRingFrom;
   engine.setup = options_.setup;
   engine.on_end = [this] {
     const std::lock_guard lock(mutex_);
