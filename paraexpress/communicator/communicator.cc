@@ -89,9 +89,8 @@ Result<void> TheCommunicator::set_up(transport::Transport& transport, const AllG
   }
   tasks_ = std::make_unique<Tasks>(*engine_, mesh_.get());
   if (mesh_ != nullptr) {
-    auto lines = Lines::open(*mesh_, {options_.rank, options_.ranks, [this](Member from, const Standing& theirs) {
-                                        tasks_->heard(from, theirs);
-                                      }});
+    auto lines = Lines::open(*mesh_, {options_.rank, options_.ranks,
+                                      [this](Member from, const Standing& theirs) { tasks_->heard(from, theirs); }});
     if (!lines) return tl::unexpected(lines.error());
     lines_ = std::move(*lines);
     tasks_->set_lines(lines_.get());
@@ -134,7 +133,8 @@ void TheCommunicator::rest(std::unique_lock<std::mutex>& lock, steady_clock::tim
     lock.lock();
     return;
   }
-  const auto pause = idle < std::chrono::milliseconds(20) ? std::chrono::microseconds(20) : std::chrono::microseconds(500);
+  const auto pause =
+      idle < std::chrono::milliseconds(20) ? std::chrono::microseconds(20) : std::chrono::microseconds(500);
   wake_.wait_for(lock, pause, wakes);
 }
 

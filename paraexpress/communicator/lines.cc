@@ -53,15 +53,16 @@ void Lines::say(Member peer, const Note& note, Message* carried) {
 void Lines::begin(Message& message) {
   ++open_;
   if (message.peer != kAnyMember && (message.peer >= options_.ranks || message.peer == options_.self)) {
-    return end(message, Error{ErrorCode::kInvalidArgument,
-                              fmt::format("a message {} rank {}; allowed: the ranks 0 to {} but {}, itself",
-                                          message.sends ? "to" : "from", message.peer, options_.ranks - 1,
-                                          options_.self)});
+    return end(message,
+               Error{ErrorCode::kInvalidArgument,
+                     fmt::format("a message {} rank {}; allowed: the ranks 0 to {} but {}, itself",
+                                 message.sends ? "to" : "from", message.peer, options_.ranks - 1, options_.self)});
   }
   const bool gone = message.peer != kAnyMember && (peers_[message.peer].gone || peers_[message.peer].left);
   if (message.sends) {
     Peer& peer = peers_[message.peer];
-    if (gone) return end(message, peer.gone.value_or(Error{ErrorCode::kRemote, fmt::format("rank {} has left", message.peer)}));
+    if (gone)
+      return end(message, peer.gone.value_or(Error{ErrorCode::kRemote, fmt::format("rank {} has left", message.peer)}));
     Note note{NoteKind::kOffer, message.bytes <= kMostCarried, message.key, ++peer.next_offer, message.bytes};
     if (!note.carries) peer.offered.emplace(note.id, &message);
     return say(message.peer, note, note.carries ? &message : nullptr);
@@ -112,9 +113,8 @@ void Lines::accept(Message& message, Offer offer) {
   message.peer = offer.from;
   if (offer.bytes != message.bytes) {
     if (!offer.carries) say(offer.from, {NoteKind::kRefusal, false, offer.key, offer.id, message.bytes});
-    return end(message, Error{ErrorCode::kInvalidUsage,
-                              fmt::format("rank {} sent {} bytes, where this rank expects {}", offer.from, offer.bytes,
-                                          message.bytes)});
+    return end(message, Error{ErrorCode::kInvalidUsage, fmt::format("rank {} sent {} bytes, where this rank expects {}",
+                                                                    offer.from, offer.bytes, message.bytes)});
   }
   if (offer.carries) {
     if (message.bytes > 0) std::memcpy(message.data, offer.carried.data(), message.bytes);
@@ -249,9 +249,9 @@ Result<bool> Lines::move_data(Member with) {
     const Message& message = *peer.to_send.front();
     transport::FlowTag flow;
     flow.bytes = message.bytes;
-    const auto request =
-        mesh_.to(with).send(*message.memory->to_send[with], static_cast<std::size_t>(message.data - message.memory->begin),
-                            message.bytes, kDataTag, flow);
+    const auto request = mesh_.to(with).send(*message.memory->to_send[with],
+                                             static_cast<std::size_t>(message.data - message.memory->begin),
+                                             message.bytes, kDataTag, flow);
     if (!request) return tl::unexpected(request.error());
     if (*request == nullptr) break;
     peer.sending.push_back({*request, 0, peer.to_send.front()});

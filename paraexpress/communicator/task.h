@@ -17,7 +17,7 @@ namespace clustar::paraexpress {
 
 struct Transfer {
   bool sends = false;
-  Member peer = 0;  // of a receive also kAnyMember
+  Member peer = 0;                    // of a receive also kAnyMember
   std::size_t offset = 0, bytes = 0;  // within the staged memory
 };
 
@@ -35,8 +35,8 @@ struct Task {
   std::uint64_t tag = 0;    // of a kMessage
   std::vector<Transfer> transfers{};
 
-  // Copy into and out of staged memory; null where there is nothing to do. In the communicator's thread. What they throw
-  // fails the communicator.
+  // Copy into and out of staged memory; null where there is nothing to do. In the communicator's thread. What they
+  // throw fails the communicator.
   std::function<void(std::byte*)> fill{}, take{};
   // Once, in the communicator's thread or in close(): the sender of a receive, 0 for anything else; or why it failed.
   std::function<void(const Result<Member>&)> ended{};

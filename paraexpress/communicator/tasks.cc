@@ -16,11 +16,12 @@ constexpr auto kPatience = std::chrono::seconds(2);  // before others are asked 
 Standing standing_of(const Task& task, std::uint64_t number) {
   const bool exchange = task.kind == TaskKind::kExchange;
   const bool sums = task.kind == TaskKind::kAllReduce || task.kind == TaskKind::kReduceScatter;
-  return {number,
-          pack(static_cast<std::uint8_t>(task.kind),
-               exchange ? static_cast<std::uint8_t>(task.use) : static_cast<std::uint8_t>(sums ? task.type : DataType{}),
-               static_cast<std::uint8_t>(sums ? task.reduction : Reduction{}), task.root),
-          exchange ? 0 : task.count};
+  return {
+      number,
+      pack(static_cast<std::uint8_t>(task.kind),
+           exchange ? static_cast<std::uint8_t>(task.use) : static_cast<std::uint8_t>(sums ? task.type : DataType{}),
+           static_cast<std::uint8_t>(sums ? task.reduction : Reduction{}), task.root),
+      exchange ? 0 : task.count};
 }
 
 bool all_ended(const std::deque<Message>& messages) {
@@ -196,7 +197,8 @@ bool Tasks::end_exchanges() {
   bool moved = false;
   for (auto at = exchanges_.begin(); !failed_ && at != exchanges_.end();) {
     Running& one = **at;
-    const auto bad = std::ranges::find_if(one.messages, [](const Message& message) { return message.error.has_value(); });
+    const auto bad =
+        std::ranges::find_if(one.messages, [](const Message& message) { return message.error.has_value(); });
     const bool ended = all_ended(one.messages);
     if (bad == one.messages.end() && !ended) {
       ++at;

@@ -63,11 +63,11 @@ class Tasks {
   Engine& engine_;
   Lines* lines_ = nullptr;
   Staging engine_memory_, lines_memory_;
-  std::deque<std::unique_ptr<Running>> queue_{};      // collectives of the engine that have not begun
-  std::list<std::unique_ptr<Running>> running_{};     // begun, in the order of their starts
-  std::list<std::unique_ptr<Running>> exchanges_{};   // under way
-  std::list<std::unique_ptr<Running>> abandoned_{};   // failed; messages of theirs still use their memory
-  std::size_t staged_ = 0;                            // bytes of running_
+  std::deque<std::unique_ptr<Running>> queue_{};     // collectives of the engine that have not begun
+  std::list<std::unique_ptr<Running>> running_{};    // begun, in the order of their starts
+  std::list<std::unique_ptr<Running>> exchanges_{};  // under way
+  std::list<std::unique_ptr<Running>> abandoned_{};  // failed; messages of theirs still use their memory
+  std::size_t staged_ = 0;                           // bytes of running_
   std::uint64_t last_number_ = 0;
   Standings standings_{};
   std::uint64_t asked_about_ = 0;  // the last collective that others were told of

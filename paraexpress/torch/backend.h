@@ -30,8 +30,8 @@ using Base = c10d::ProcessGroup;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// Thread rule: any thread; collectives in the same order on all ranks. Errors of the call are thrown by it, those of the
-// operation by the work's wait().
+// Thread rule: any thread; collectives in the same order on all ranks. Errors of the call are thrown by it, those of
+// the operation by the work's wait().
 class Backend : public Base {
  public:
   using Timeout = std::chrono::milliseconds;

@@ -12,7 +12,6 @@ namespace {
 using paraexpress::Member;
 using paraexpress::Task;
 using paraexpress::TaskKind;
-using paraexpress::Transfer;
 using paraexpress::Use;
 
 std::int64_t rows_of(const at::Tensor& tensor) { return tensor.dim() == 0 ? 1 : tensor.size(0); }
@@ -23,8 +22,8 @@ Tensors split(const char* name, const char* which, const at::Tensor& tensor, con
   check_tensor(name, tensor);
   std::vector<std::int64_t> sizes = splits;
   if (sizes.empty()) {
-    TORCH_CHECK(rows_of(tensor) % ranks == 0, "clustar: ", name, ": ", rows_of(tensor), " rows of the ", which,
-                " for ", ranks, " ranks; allowed: a multiple, or sizes of the splits");
+    TORCH_CHECK(rows_of(tensor) % ranks == 0, "clustar: ", name, ": ", rows_of(tensor), " rows of the ", which, " for ",
+                ranks, " ranks; allowed: a multiple, or sizes of the splits");
     sizes.assign(static_cast<std::size_t>(ranks), rows_of(tensor) / ranks);
   }
   TORCH_CHECK(static_cast<int>(sizes.size()) == ranks, "clustar: ", name, ": ", sizes.size(), " splits of the ", which,

@@ -129,7 +129,9 @@ WorkPtr Backend::reduce_scattered(const Call& call, const at::Tensor& output, co
     task.fill = [inputs, at = bytes * ranks * rank](std::byte* memory) { copy_all_out(inputs, memory + at); };
     task.take = [=](std::byte* memory) {
       if (block == 0) return;
-      const auto of = [&](std::size_t other) { return elements_at(memory + (other * ranks + rank) * bytes, block, type); };
+      const auto of = [&](std::size_t other) {
+        return elements_at(memory + (other * ranks + rank) * bytes, block, type);
+      };
       for (std::size_t other = 1; other < ranks; ++other) fold(of(0), of(other), op);
       copy_in(memory + rank * bytes, output);
     };

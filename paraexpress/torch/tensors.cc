@@ -7,9 +7,9 @@
 namespace clustar::torch_backend {
 namespace {
 
+using c10d::ReduceOp;
 using paraexpress::DataType;
 using paraexpress::Reduction;
-using c10d::ReduceOp;
 
 std::optional<DataType> engine_type(at::ScalarType type) {
   switch (type) {
@@ -107,7 +107,8 @@ ReductionPlan plan_reduction(const char* name, const ReduceOp& op, at::ScalarTyp
     case ReduceOp::PRODUCT: plan.type.reset(); return plan;
     default: break;
   }
-  TORCH_CHECK(false, "clustar: ", name, ": this reduction is not offered; allowed: SUM, AVG, MIN, MAX, PRODUCT, BAND, "
+  TORCH_CHECK(false, "clustar: ", name,
+              ": this reduction is not offered; allowed: SUM, AVG, MIN, MAX, PRODUCT, BAND, "
               "BOR, BXOR");
 }
 

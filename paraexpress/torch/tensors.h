@@ -31,8 +31,8 @@ struct ReductionPlan {
   // By the engine, as so many elements of this type. Nothing: all elements are gathered, and each rank folds them.
   std::optional<paraexpress::DataType> type{};
   paraexpress::Reduction reduction = paraexpress::Reduction::kSum;
-  std::size_t parts = 1;          // of an element: a complex number has two
-  bool complements = false;       // the least of numbers is the complement of the greatest of their complements
+  std::size_t parts = 1;     // of an element: a complex number has two
+  bool complements = false;  // the least of numbers is the complement of the greatest of their complements
   bool averages = false;
 };
 // Throws what is not offered.

@@ -27,8 +27,8 @@ void Work::complete(const Result<std::uint32_t>& outcome) {
     return finish(why);
   }
   lock.unlock();
-  // What hangs on the future may wait for another operation, so it must not hold up the thread that moves it. The future
-  // goes first, as with gloo's works: after wait() it is there.
+  // What hangs on the future may wait for another operation, so it must not hold up the thread that moves it. The
+  // future goes first, as with gloo's works: after wait() it is there.
   auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
   finish_later([self = std::move(self), why] {
     if (why != nullptr) {

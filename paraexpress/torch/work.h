@@ -1,9 +1,8 @@
 // One operation as c10d's users see it: what they wait for, and a future of its tensors.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
 #include <cstdint>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "transport/base/result.h"
@@ -25,7 +24,6 @@ class Work final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
-
   const std::vector<at::Tensor> outputs_;
   int source_ = -1;
   // With mutex_. Made when it is first asked for: most callers never do.

@@ -23,9 +23,9 @@
 namespace clustar::paraexpress {
 namespace {
 
+using std::chrono::steady_clock;
 using testing::HasSubstr;
 using transport::conformance::TransportUnderTest;
-using std::chrono::steady_clock;
 
 TEST(Note, SurvivesTheWire) {
   const Note note{NoteKind::kOffer, true, {Use::kScatter, 0x123456789abcdef0}, 77, 3};
@@ -187,7 +187,7 @@ TEST_P(CommunicatorOver, WhatIsUnderWayEndsWithTheCommunicator) {
 INSTANTIATE_TEST_SUITE_P(, CommunicatorOver,
                          testing::Values(transport::conformance::tcp_under_test().front(),
                                          transport::conformance::mlt_under_test().front()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& which) { return which.param.name; });
 
 }  // namespace
 }  // namespace clustar::paraexpress

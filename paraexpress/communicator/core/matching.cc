@@ -12,8 +12,7 @@ bool fits(const Want& want, const Offer& offer) {
 
 bool in_vain(const Want& want, const Offer& offer) {
   if (want.from != offer.from || want.key.use == Use::kMessage || offer.key.use == Use::kMessage) return false;
-  return offer.key.number > want.key.number ||
-         (offer.key.number == want.key.number && offer.key.use != want.key.use);
+  return offer.key.number > want.key.number || (offer.key.number == want.key.number && offer.key.use != want.key.use);
 }
 
 }  // namespace

@@ -18,11 +18,11 @@ struct MessageKey {
 };
 
 enum class NoteKind : std::uint8_t {
-  kOffer,      // `id` is the sender's number of it
-  kGo,         // the receiver has posted where it goes
-  kRefusal,    // the receiver expects `bytes` in place of what was offered
-  kStanding,   // of core/standing.h: key.number, `id` what, `bytes` the count
-  kBye,        // there are no more notes
+  kOffer,     // `id` is the sender's number of it
+  kGo,        // the receiver has posted where it goes
+  kRefusal,   // the receiver expects `bytes` in place of what was offered
+  kStanding,  // of core/standing.h: key.number, `id` what, `bytes` the count
+  kBye,       // there are no more notes
 };
 
 struct Note {

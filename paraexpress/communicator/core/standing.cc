@@ -13,9 +13,10 @@ namespace clustar::paraexpress {
 namespace {
 
 std::string contradiction(const Standing& mine, Member from, const Standing& theirs) {
-  return fmt::format("collective {} of this rank is {}, of rank {} it is {}; all ranks must start the same operations "
-                     "in the same order",
-                     mine.number, describe(mine), from, describe(theirs));
+  return fmt::format(
+      "collective {} of this rank is {}, of rank {} it is {}; all ranks must start the same operations "
+      "in the same order",
+      mine.number, describe(mine), from, describe(theirs));
 }
 
 std::string elements(std::uint64_t count, std::uint32_t type, std::uint32_t reduction) {
