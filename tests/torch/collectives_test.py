@@ -158,7 +158,7 @@ def check_asynchronous(rank, n):
     for i, t in enumerate(many):
         assert torch.equal(t, torch.full((100 + i,), float(sum(r + i for r in range(n))))), i
     assert doubled.wait()[5] == n * (n - 1)
-    assert work.wait() and work.is_completed() and work.exception() is None and future.done()
+    assert work.wait() and work.is_completed() and future.done()
     ranks.same(work.result()[0], big)
     ranks.same(works[0].get_future().wait()[0], many[0])
     # A callback may wait for another operation, and several at once.
