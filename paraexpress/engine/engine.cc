@@ -180,6 +180,7 @@ class TheEngine final : public Engine {
     for (const Queued& one : queue_) one.state->end(fail(ErrorCode::kInvalidUsage, "the engine is closed"));
     queue_.clear();
     take_down();
+    tell();
   }
 
  private:
@@ -198,6 +199,9 @@ class TheEngine final : public Engine {
     operations_.reset();
   }
   void serve();
+  void tell() const {
+    if (options_.on_end) options_.on_end();
+  }
   // Begins what may begin. With the lock, which it gives up meanwhile.
   std::optional<Blame> begin(std::unique_lock<std::mutex>& lock);
   void end_what_is_done();
@@ -289,13 +293,16 @@ std::optional<Blame> TheEngine::begin(std::unique_lock<std::mutex>& lock) {
     }
     const double seconds = running_.back().state->age();
     operations_->count(seconds);
-    if (!failed_) running_.back().state->end(seconds);
-    if (!failed_) running_.pop_back();
+    if (failed_) continue;
+    running_.back().state->end(seconds);
+    running_.pop_back();
+    tell();
   }
   return std::nullopt;
 }
 
 void TheEngine::end_what_is_done() {
+  const std::size_t before = work_.size();
   for (std::size_t i = 0; i < work_.size();) {
     if (!work_[i]->done()) {
       ++i;
@@ -307,6 +314,7 @@ void TheEngine::end_what_is_done() {
     work_.erase(work_.begin() + static_cast<std::ptrdiff_t>(i));
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  if (work_.size() != before) tell();
 }
 
 // The engine's thread: it alone uses the channels.
@@ -341,6 +349,7 @@ void TheEngine::serve() {
   for (const Queued& one : queue_) one.state->end(tl::unexpected(failed_->error));
   running_.clear();
   queue_.clear();
+  tell();
 }
 
 }  // namespace

@@ -38,6 +38,10 @@ struct EngineOptions {
   // Of all operations that can go by it (core/collective.h); nothing: the planner chooses by the size. What create()
   // measures of the network says which plan, and how long chunks are.
   std::optional<Plan> plan{};
+  // Of buffers from so many bytes on, and no `plan`: the ring, in which each rank hears one other at a time. Where
+  // several send to one at once (incast), switches drop packets, which kernel TCP recovers from slowly; the planner
+  // knows nothing of it.
+  std::optional<std::uint64_t> ring_from{};
   std::uint64_t chunk_bytes = 1 << 20;  // at most so much is one message: kLeastChunk .. kMostChunk
   int device = 0;                       // of the transport
   // How long an operation may stand still, and ranks wait for each other to connect.
@@ -49,6 +53,9 @@ struct EngineOptions {
   // Of the membership: members of another one are refused.
   std::uint64_t epoch = 0;
   transport::ChannelOptions channel{};
+  // After one or more operations ended that had not when they were started: in the engine's thread, or in close().
+  // Short, and it calls nothing of the engine.
+  std::function<void()> on_end{};
 };
 // What a member says in create()'s all-gather, of so many members.
 std::size_t exchange_bytes(std::uint32_t members);

@@ -7,6 +7,7 @@ namespace clustar::paraexpress {
 
 PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const Network& network, InUse in_use)
     : fixed_(options.plan),
+      ring_from_(options.ring_from),
       most_chunk_(options.chunk_bytes),
       group_(group),
       network_(network),
@@ -27,6 +28,10 @@ PlanChoice::Choice PlanChoice::choose(std::uint64_t bytes, Collective collective
   // The two ways cost the same, so the order of the plans is the all-reduce's.
   std::vector<Candidate> candidates = planner_.candidates(bytes);
   std::erase_if(candidates, [&](const Candidate& one) { return !goes_by(collective, one.plan, forest(one.plan)); });
+  const auto is_ring = [](const Candidate& one) { return one.plan == Plan::kRing; };
+  if (ring_from_ && bytes >= *ring_from_ && std::ranges::any_of(candidates, is_ring)) {
+    std::erase_if(candidates, [&](const Candidate& one) { return !is_ring(one); });
+  }
   const auto used = in_use_.find({collective, bytes});
   paraexpress::Choice kept(used == in_use_.end() ? std::nullopt : std::optional(used->second));
   const Candidate best = kept.choose(candidates);

@@ -51,6 +51,7 @@ class PlanChoice {
   Choice cut(const Candidate& candidate, const Forest& forest, std::uint64_t bytes) const;
 
   const std::optional<Plan> fixed_;  // makes sense
+  const std::optional<std::uint64_t> ring_from_;
   const std::uint64_t most_chunk_;
   std::array<std::optional<Made>, kPlans.size()> made_{};
   const Group group_;

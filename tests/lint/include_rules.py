@@ -78,6 +78,11 @@ ROOMS = {
     # Engines in turn: ranks that join knock over TCP.
     "paraexpress/elastic": ["transport/base", "transport/api", "transport/rendezvous", "paraexpress/core",
                             "paraexpress/engine"],
+    # All operations of a group of ranks: by the engine and by messages.
+    "paraexpress/communicator": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/engine", "paraexpress/sums", MEMORY],
+    "paraexpress/communicator/core": ["transport/base", "paraexpress/core", "paraexpress/sums"],
+    # The backend of torch.distributed: wires the communicator as api does the engine.
+    "paraexpress/torch": ["transport/base", "transport/api", "transport/registry", "paraexpress"],
     # A library for users: wires the engine to the settings and transports as the plugin does.
     "paraexpress/api": ["transport/base", "transport/api", "transport/registry", "transport/rendezvous", "paraexpress",
                         "coflow/enforce", "nccl_plugin/settings"],
@@ -115,7 +120,7 @@ ROOMS = {
 # (file, included) pairs that the table does not allow; each with its reason.
 EXCEPTIONS = {}
 
-CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core")
+CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/communicator/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
 SOCKETS = ("transport/net", "transport/rendezvous", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "libfabric_shim/dgram", "coflow/control", "bench", "tests")
 THIRD_PARTY = [
@@ -137,6 +142,7 @@ THIRD_PARTY = [
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),
     (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),
     (r"bpf/.*|switch\.skel\.h", ("bench/fabric/switch",), "libbpf"),
+    (r"(torch|ATen|c10|pybind11)/.*", ("paraexpress/torch",), "PyTorch (slow to compile, and never in the plugin)"),
     (r"zlib\.h", ("bench/trainer", "tests"), "zlib"),
     (r"(gtest|gmock)/.*", ("tests",), "GoogleTest"),
     (r"benchmark/.*", ("bench/micro",), "Google Benchmark"),
