@@ -85,9 +85,12 @@ class Engine {
                                                 const EngineOptions& options);
   virtual ~Engine() = default;  // as close()
 
-  // Registers memory that operations may use, whole or in parts, until the engine is closed. An operation on other
+  // Registers memory that operations may use, whole or in parts, until it is removed or the engine is closed. An operation on other
   // memory fails the engine on all ranks.
   virtual Result<void> add_memory(void* memory, std::size_t bytes) = 0;
+  // What add_memory() took, with the same arguments: it is not registered any more, and its owner's. Error: an operation
+  // there has not ended.
+  virtual Result<void> remove_memory(void* memory, std::size_t bytes) = 0;
 
   // In place: every rank has the reduction of all ranks' elements. With no elements it is done at once.
   virtual std::unique_ptr<Operation> all_reduce(void* elements, std::size_t count, DataType type,
