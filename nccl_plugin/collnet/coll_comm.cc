@@ -14,8 +14,6 @@
 namespace clustar::nccl_plugin {
 namespace {
 
-enum Kind : std::uint32_t { kAllReduce, kAllGather, kReduceScatter };
-
 // Without destructors: unloading looks here.
 constinit std::mutex open_mutex;
 constinit CollComm* open_comms = nullptr;
@@ -54,9 +52,14 @@ CollComm::CollComm(std::shared_ptr<PluginState> plugin, const Options& options)
   list();
 }
 
+// Who still waits for this rank, as it aborts, learns of it at once: the engine would think that it is done.
 CollComm::~CollComm() {
   unlist();
-  if (engine_) engine_->close();
+  if (engine_ == nullptr) return;
+  constexpr std::chrono::milliseconds kPatience{20};
+  ring_->tell({started_, Started::kLeaves});
+  ring_->flush(kPatience);
+  engine_->close();
 }
 
 void CollComm::list() {
@@ -165,10 +168,20 @@ CollRequest* CollComm::add(std::unique_ptr<CollRequest> request) {
 void CollComm::tell(std::uint32_t kind, Arithmetic how, std::size_t bytes, const Window& window) {
   ring_->tell({started_++, kind, static_cast<std::uint16_t>(how.type), static_cast<std::uint16_t>(how.reduction), bytes,
                window.offset, window.bytes_per_rank});
-  static_cast<void>(ring_->poll().map_error([&](const Error& error) { engine_->abort(error.message); }));
+  compare();
 }
 
-Result<std::span<std::byte>> CollComm::take_room(std::size_t bytes) {
+void CollComm::compare() {
+  if (const auto same = ring_->poll(); !same) fail_all(same.error());
+}
+
+void CollComm::fail_all(const Error& why) {
+  if (found_) return;
+  found_ = why;
+  engine_->abort(why.message);
+}
+
+std::span<std::byte> CollComm::take_room(std::size_t bytes) {
   for (Room& room : rooms_) {
     if (room.taken || room.bytes < bytes) continue;
     room.taken = true;
@@ -178,7 +191,7 @@ Result<std::span<std::byte>> CollComm::take_room(std::size_t bytes) {
   Room room;
   room.bytes = std::max(std::bit_ceil(bytes), kLeast);
   room.memory.reset(new std::byte[room.bytes]);
-  if (const auto ok = engine_->add_memory(room.memory.get(), room.bytes); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = engine_->add_memory(room.memory.get(), room.bytes); !ok) fail_all(ok.error());
   room.taken = true;
   rooms_.push_back(std::move(room));
   return std::span(rooms_.back().memory.get(), bytes);
@@ -197,7 +210,7 @@ Result<CollRequest*> CollComm::all_reduce(const CollRange& send, const CollRange
   std::unique_ptr<CollRequest> request(new CollRequest(*this, bytes));
   if (bytes > 0 && send.data != recv.data) std::memmove(recv.data, send.data, bytes);
   request->used_ = {recv.data, bytes};
-  tell(kAllReduce, how, bytes, {});
+  tell(Started::kAllReduce, how, bytes, {});
   request->operations_.push_back(engine_->all_reduce(recv.data, count, how.type, how.reduction));
   return add(std::move(request));
 }
@@ -211,7 +224,7 @@ Result<CollRequest*> CollComm::all_gather(const CollRange& send, const CollRange
   std::unique_ptr<CollRequest> request(new CollRequest(*this, window.bytes));
   if (own.bytes > 0 && recv.data + own.begin != send.data) std::memmove(recv.data + own.begin, send.data, own.bytes);
   request->used_ = {recv.data, window.bytes};
-  tell(kAllGather, {paraexpress::DataType::kUint8, paraexpress::Reduction::kSum}, window.bytes, window);
+  tell(Started::kAllGather, {paraexpress::DataType::kUint8, paraexpress::Reduction::kSum}, window.bytes, window);
   if (window.whole()) {
     request->operations_.push_back(engine_->all_gather(recv.data, window.bytes_per_rank));
   } else {
@@ -233,18 +246,17 @@ Result<CollRequest*> CollComm::reduce_scatter(const CollRange& send, const CollR
   if (const auto ok = check("a reduce-scatter receives", recv, own.bytes); !ok) return tl::unexpected(ok.error());
   std::unique_ptr<CollRequest> request(new CollRequest(*this, window.bytes));
   const auto room = take_room(window.bytes);
-  if (!room) return tl::unexpected(room.error());
-  request->room_ = *room;
-  if (window.bytes > 0) std::memcpy(room->data(), send.data, window.bytes);
-  request->result_ = room->subspan(own.begin, own.bytes);
+  request->room_ = room;
+  if (window.bytes > 0) std::memcpy(room.data(), send.data, window.bytes);
+  request->result_ = room.subspan(own.begin, own.bytes);
   request->result_to_ = recv.data;
-  tell(kReduceScatter, how, window.bytes, window);
+  tell(Started::kReduceScatter, how, window.bytes, window);
   if (window.whole()) {
     request->operations_.push_back(
-        engine_->reduce_scatter(room->data(), window.bytes_per_rank / element, how.type, how.reduction));
+        engine_->reduce_scatter(room.data(), window.bytes_per_rank / element, how.type, how.reduction));
   } else {
     request->operations_.push_back(
-        engine_->all_reduce(room->data(), window.bytes / element, how.type, how.reduction));
+        engine_->all_reduce(room.data(), window.bytes / element, how.type, how.reduction));
   }
   return add(std::move(request));
 }
@@ -258,15 +270,16 @@ void CollComm::finish(CollRequest* request) {
 
 Result<bool> CollComm::test(CollRequest* request) {
   const std::lock_guard lock(mutex_);
-  if (const auto same = ring_->poll(); !same) engine_->abort(same.error().message);
+  compare();
   while (!request->operations_.empty()) {
     if (!request->operations_.back()->done()) return false;
     const auto ended = request->operations_.back()->wait();
     if (!ended) {
-      if (!told_) plugin_->log().warn("CollNet: " + ended.error().message);
+      const Error why = found_.value_or(ended.error());
+      if (!told_) plugin_->log().warn("CollNet: " + why.message);
       told_ = true;
       finish(request);
-      return tl::unexpected(ended.error());
+      return tl::unexpected(why);
     }
     request->operations_.pop_back();
   }

@@ -111,8 +111,11 @@ class CollComm {
   Result<void> set_up(transport::Listener& listener, std::span<const transport::Handle> handles);
   CollRequest* add(std::unique_ptr<CollRequest> request);
   void tell(std::uint32_t kind, Arithmetic how, std::size_t bytes, const Window& window);
-  Result<std::span<std::byte>> take_room(std::size_t bytes);
+  std::span<std::byte> take_room(std::size_t bytes);
   void finish(CollRequest* request);
+  void compare();
+  // What was started, and what will be, fails when it is tested.
+  void fail_all(const Error& why);
   void list();
   void unlist();
 
@@ -126,7 +129,8 @@ class CollComm {
   std::map<Place, int> registered_;  // with the engine: NCCL registers the same memory for each of its connections
   std::list<std::unique_ptr<CollRequest>> requests_;
   std::uint64_t started_ = 0;
-  bool told_ = false;  // why it failed
+  std::optional<Error> found_;  // by this rank, before the engine
+  bool told_ = false;           // why it failed
   CollComm* next_ = nullptr;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -24,10 +25,11 @@ Error of_rank(std::uint32_t rank, Error error) {
 }  // namespace
 
 std::string to_string(const Started& started) {
+  if (started.kind == Started::kLeaves) return fmt::format("no operation {}", started.number);
   return fmt::format("operation {}, {} of {} bytes (datatype {}, operator {}{})", started.number,
                      started.kind < kKinds.size() ? kKinds[started.kind] : "?", started.bytes, started.type,
                      started.reduction,
-                     started.kind == 0 ? ""
+                     started.kind == Started::kAllReduce ? ""
                                        : fmt::format(", from {} of {} a rank", started.window_offset,
                                                      started.bytes_per_rank));
 }
@@ -203,6 +205,9 @@ Result<void> ControlRing::compare() {
     theirs_.pop_front();
     if (own == theirs) continue;
     silent_ = true;
+    if (theirs.kind == Started::kLeaves) {
+      return fail(ErrorCode::kRemote, fmt::format("rank {} left before {}", before(), to_string(own)));
+    }
     return fail(ErrorCode::kInvalidUsage,
                 fmt::format("rank {} started {}, rank {} {}; all ranks must start the same operations in the same order",
                             before(), to_string(theirs), options_.rank, to_string(own)));
@@ -214,6 +219,17 @@ Result<void> ControlRing::poll() {
   if (silent_) return {};
   if (!send_what_waits() || !hear()) silent_ = true;
   return compare();
+}
+
+void ControlRing::flush(std::chrono::milliseconds limit) {
+  const auto until = steady_clock::now() + limit;
+  const auto under_way = [this] {
+    return !to_send_.empty() || std::ranges::any_of(sent_, [](const Place& place) { return place.request != nullptr; });
+  };
+  while (!silent_ && under_way() && steady_clock::now() < until) {
+    if (!send_what_waits()) silent_ = true;
+    rest();
+  }
 }
 
 }  // namespace clustar::nccl_plugin

@@ -21,11 +21,13 @@ namespace clustar::nccl_plugin {
 // What a rank starts, compared between neighbours.
 struct Started {
   std::uint64_t number = 0;  // from 0
-  std::uint32_t kind = 0;    // of the call
+  std::uint32_t kind = 0;    // below
   std::uint16_t type = 0, reduction = 0;
   std::uint64_t bytes = 0, window_offset = 0, bytes_per_rank = 0;
 
   bool operator==(const Started&) const = default;
+
+  enum Kind : std::uint32_t { kAllReduce, kAllGather, kReduceScatter, kLeaves };
 };
 std::string to_string(const Started& started);
 
@@ -56,9 +58,11 @@ class ControlRing {
   Result<void> open();
   // Tells the next rank, as soon as there is room.
   void tell(const Started& started);
-  // A moment's work. Error kInvalidUsage: the rank before started something else; what both started is named. A ring
-  // that failed is silent: who died is found out elsewhere.
+  // A moment's work. Errors, once: kInvalidUsage, the rank before started something else, and what both started is
+  // named; kRemote, it left. A ring that failed is silent: who died is found out elsewhere.
   Result<void> poll();
+  // Until the next rank has what it was told, for `limit` at most.
+  void flush(std::chrono::milliseconds limit);
 
  private:
   static constexpr std::size_t kPlaces = 16;  // messages each way at once
