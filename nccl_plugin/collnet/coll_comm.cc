@@ -10,6 +10,7 @@
 
 #include "nccl_plugin/collnet/offer.h"
 #include "nccl_plugin/collnet/settings.h"
+#include "nccl_plugin/process.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -29,10 +30,9 @@ Result<void> check(const char* what, const CollRange& range, std::size_t bytes) 
   const bool inside = range.data >= memory.address && bytes <= memory.length &&
                       static_cast<std::size_t>(range.data - memory.address) <= memory.length - bytes;
   if (inside) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} {} bytes at {} are outside the registered {} bytes at {}", what, bytes,
-                          static_cast<const void*>(range.data), memory.length,
-                          static_cast<const void*>(memory.address)));
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{} {} bytes at {} are outside the registered {} bytes at {}",
+                                                       what, bytes, static_cast<const void*>(range.data), memory.length,
+                                                       static_cast<const void*>(memory.address)));
 }
 
 bool overlap(std::span<const std::byte> a, const gdr::MemoryRef& b) {
@@ -43,6 +43,17 @@ Duration stall_of(const PluginState& plugin) {
   const Duration stall = plugin.config().get<CollNetSettings>().stall;
   constexpr auto kForever = std::chrono::hours(24 * 365);
   return stall > Duration{} ? stall : kForever;
+}
+
+// What the tuner goes by: of each power of two, whether the planner promises more than what models are wrong by.
+std::uint64_t wins_of(const paraexpress::Engine& engine) {
+  constexpr double kMargin = 1.15;
+  constexpr unsigned kLargest = 40;
+  std::uint64_t wins = 0;
+  for (unsigned bit = 0; bit <= kLargest; ++bit) {
+    if (engine.gain_over_ring(std::uint64_t{1} << bit) >= kMargin) wins |= std::uint64_t{1} << bit;
+  }
+  return wins;
 }
 
 }  // namespace
@@ -94,7 +105,7 @@ Result<void> CollComm::set_up(transport::Listener& listener, std::span<const tra
   const auto begin = std::chrono::steady_clock::now();
   const auto until = begin + kSetUp;
   transport::Transport& transport = *plugin_->transport();
-  const transport::ChannelOptions channel = 
+  const transport::ChannelOptions channel =
       collnet_channel(*plugin_, options_.comm_id, static_cast<int>(options_.rank));
   auto ring = ControlRing::connect(transport, listener, handles,
                                    {options_.rank, options_.ranks, options_.device, channel, until});
@@ -113,6 +124,7 @@ Result<void> CollComm::set_up(transport::Listener& listener, std::span<const tra
   if (!made) return tl::unexpected(made.error());
   engine_ = std::move(*made);
   if (const auto ok = ring_->open(); !ok) return ok;
+  if (options_.comm_id != 0) process_registry().set_collnet(options_.comm_id, wins_of(*engine_));
   const auto plan = [this](std::uint64_t bytes) { return paraexpress::to_string(engine_->plan_for(bytes)); };
   plugin_->log().info(fmt::format(
       "CollNet: rank {} of {} connected on {} in {:.3f} s; all-reduces go by the plan {} at 64 KiB, {} at 2 MiB",
@@ -139,8 +151,8 @@ void CollComm::dereg_mr(CollMemory* memory) {
   std::unique_lock lock(mutex_);
   const auto found = std::ranges::find(memories_, memory, &std::unique_ptr<CollMemory>::get);
   if (found == memories_.end()) return;
-  const bool busy = std::ranges::any_of(
-      requests_, [&](const auto& request) { return overlap(request->used_, memory->memory); });
+  const bool busy =
+      std::ranges::any_of(requests_, [&](const auto& request) { return overlap(request->used_, memory->memory); });
   if (busy) {
     lock.unlock();
     abort("it took back memory while an operation was under way there");
@@ -201,7 +213,8 @@ Result<CollRequest*> CollComm::all_reduce(const CollRange& send, const CollRange
                                           Arithmetic how) {
   const std::size_t element = paraexpress::element_bytes(how.type);
   if (count > PTRDIFF_MAX / element) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("an all-reduce of {} elements: no memory is that long", count));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("an all-reduce of {} elements: no memory is that long", count));
   }
   const std::size_t bytes = count * element;
   const std::lock_guard lock(mutex_);
@@ -255,8 +268,7 @@ Result<CollRequest*> CollComm::reduce_scatter(const CollRange& send, const CollR
     request->operations_.push_back(
         engine_->reduce_scatter(room.data(), window.bytes_per_rank / element, how.type, how.reduction));
   } else {
-    request->operations_.push_back(
-        engine_->all_reduce(room.data(), window.bytes / element, how.type, how.reduction));
+    request->operations_.push_back(engine_->all_reduce(room.data(), window.bytes / element, how.type, how.reduction));
   }
   return add(std::move(request));
 }

@@ -29,9 +29,9 @@ std::string to_string(const Started& started) {
   return fmt::format("operation {}, {} of {} bytes (datatype {}, operator {}{})", started.number,
                      started.kind < kKinds.size() ? kKinds[started.kind] : "?", started.bytes, started.type,
                      started.reduction,
-                     started.kind == Started::kAllReduce ? ""
-                                       : fmt::format(", from {} of {} a rank", started.window_offset,
-                                                     started.bytes_per_rank));
+                     started.kind == Started::kAllReduce
+                         ? ""
+                         : fmt::format(", from {} of {} a rank", started.window_offset, started.bytes_per_rank));
 }
 
 Result<std::unique_ptr<ControlRing>> ControlRing::connect(transport::Transport& transport,
@@ -54,8 +54,8 @@ Result<std::unique_ptr<ControlRing>> ControlRing::connect(transport::Transport& 
       ring->from_before_ = std::move(*channel);
     }
     if (steady_clock::now() > options.until) {
-      return fail(ErrorCode::kRemote, fmt::format("rank {} did not connect in time",
-                                                  ring->to_next_ == nullptr ? next : ring->before()));
+      return fail(ErrorCode::kRemote,
+                  fmt::format("rank {} did not connect in time", ring->to_next_ == nullptr ? next : ring->before()));
     }
     if (ring->to_next_ == nullptr || ring->from_before_ == nullptr) rest();
   }
@@ -173,8 +173,8 @@ bool ControlRing::send_what_waits() {
     }
     if (to_send_.empty()) continue;
     place.message = to_send_.front();
-    const std::size_t at =
-        static_cast<std::size_t>(reinterpret_cast<std::byte*>(&place.message) - reinterpret_cast<std::byte*>(sent_.data()));
+    const std::size_t at = static_cast<std::size_t>(reinterpret_cast<std::byte*>(&place.message) -
+                                                    reinterpret_cast<std::byte*>(sent_.data()));
     const auto posted = to_next_->send(*sent_mr_, at, sizeof(Started), kStartedTag, {});
     if (!posted) return false;
     place.request = *posted;
@@ -208,9 +208,10 @@ Result<void> ControlRing::compare() {
     if (theirs.kind == Started::kLeaves) {
       return fail(ErrorCode::kRemote, fmt::format("rank {} left before {}", before(), to_string(own)));
     }
-    return fail(ErrorCode::kInvalidUsage,
-                fmt::format("rank {} started {}, rank {} {}; all ranks must start the same operations in the same order",
-                            before(), to_string(theirs), options_.rank, to_string(own)));
+    return fail(
+        ErrorCode::kInvalidUsage,
+        fmt::format("rank {} started {}, rank {} {}; all ranks must start the same operations in the same order",
+                    before(), to_string(theirs), options_.rank, to_string(own)));
   }
   return {};
 }

@@ -19,8 +19,8 @@ bool asked_for(const PluginState& plugin) { return plugin.config().get<CollNetSe
 // topology stands for both.
 const transport::DeviceProperties* beyond_the_sums(const PluginState& plugin) {
   const auto devices = plugin.transport()->devices();
-  const auto found = std::ranges::find_if(
-      devices, [](const auto& device) { return device.memory_kinds != gdr::kHostOnly; });
+  const auto found =
+      std::ranges::find_if(devices, [](const auto& device) { return device.memory_kinds != gdr::kHostOnly; });
   return found == devices.end() ? nullptr : &*found;
 }
 
@@ -38,9 +38,10 @@ std::string collnet_summary(const PluginState& plugin) {
         "then use for nothing; CLUSTAR_GDR=off keeps NCCL's buffers in host memory",
         device->name, device->gdr);
   }
-  return fmt::format("CollNet is offered, by ParaExpress: {}, in host memory; NCCL takes it where "
-                     "NCCL_COLLNET_ENABLE=1 and there are two nodes or more",
-                     offered_reductions());
+  return fmt::format(
+      "CollNet is offered, by ParaExpress: {}, in host memory; NCCL takes it where "
+      "NCCL_COLLNET_ENABLE=1 and there are two nodes or more",
+      offered_reductions());
 }
 
 transport::DeviceProperties collnet_properties(const PluginState& plugin, std::size_t device) {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "paraexpress/sums/reduce.h"
+#include "paraexpress/engine/engine.h"
 
 namespace clustar::nccl_plugin {
 

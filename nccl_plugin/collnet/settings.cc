@@ -11,8 +11,9 @@ const TypedTable<CollNetSettings>& CollNetSettings::table() {
       {
           setting::make_choice("collnet", &S::offered, {"off", "on"})
               .otherwise("`NCCL_COLLNET_ENABLE`, or `off`")
-              .help("`on`: NCCL is offered a collective network (CollNet), which it takes where `NCCL_COLLNET_ENABLE=1` "
-                    "or `ncclConfig_t.collnetEnable` says so ([collnet.md](collnet.md))"),
+              .help(
+                  "`on`: NCCL is offered a collective network (CollNet), which it takes where `NCCL_COLLNET_ENABLE=1` "
+                  "or `ncclConfig_t.collnetEnable` says so ([collnet.md](collnet.md))"),
           setting::make_seconds("collnet_stall", &S::stall, kDay)
               .help("how long an operation of the collective network may stand still because a rank comes late, before "
                     "it fails on all; a rank that dies is found at once"),

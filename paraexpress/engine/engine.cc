@@ -98,8 +98,8 @@ class TheEngine final : public Engine {
   }
   Result<void> remove_memory(void* memory, std::size_t bytes) override {
     const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find_if(
-        memory_, [&](const auto& one) { return one->begin == memory && one->bytes == bytes; });
+    const auto found =
+        std::ranges::find_if(memory_, [&](const auto& one) { return one->begin == memory && one->bytes == bytes; });
     if (found == memory_.end()) return {};  // it went when the engine was taken down
     const auto uses = [&](const Queued& one) { return one.asked.work.memory == found->get(); };
     if (std::ranges::any_of(queue_, uses) || std::ranges::any_of(running_, uses)) {
@@ -152,6 +152,10 @@ class TheEngine final : public Engine {
   Plan plan_for(std::uint64_t bytes) const override {
     const std::lock_guard lock(mutex_);
     return (operations_ ? operations_->choice() : choice_)->choose(bytes).plan;
+  }
+  double gain_over_ring(std::uint64_t bytes) const override {
+    const std::lock_guard lock(mutex_);
+    return (operations_ ? operations_->choice() : choice_)->gain_over_ring(bytes);
   }
   std::uint32_t helpers() const override {
     const std::lock_guard lock(mutex_);

@@ -27,7 +27,8 @@ using std::chrono::steady_clock;
 constexpr std::size_t kCount = 100'000;
 
 struct Buffer {
-  Buffer(CollRank& me, std::size_t floats) : bytes(values(kFloat32, me.rank, 0, floats)), mr(me.reg(bytes.data(), bytes.size())) {}
+  Buffer(CollRank& me, std::size_t floats)
+      : bytes(values(kFloat32, me.rank, 0, floats)), mr(me.reg(bytes.data(), bytes.size())) {}
   Bytes bytes;
   void* mr;
 };
@@ -49,8 +50,8 @@ TEST(CollNetFailures, WhoStartsSomethingElseIsNamedAtOnce) {
     std::size_t count;
     int type, op;
   };
-  for (const Other other : {Other{kCount, kFloat32, kMax}, Other{kCount, kInt32, kSum}, Other{kCount / 2, kFloat32, kSum},
-                            Other{0, kFloat32, kSum}}) {
+  for (const Other other : {Other{kCount, kFloat32, kMax}, Other{kCount, kInt32, kSum},
+                            Other{kCount / 2, kFloat32, kSum}, Other{0, kFloat32, kSum}}) {
     for (const int ranks : {2, 4}) {
       const auto begin = steady_clock::now();
       with_coll_ranks(*net, ranks, [&](CollRank& me) {

@@ -78,7 +78,9 @@ std::vector<int> connect_all(CollNet& net, std::vector<CollRank>& ranks, const s
 std::size_t element_size(int type);
 void encode(int type, int number, std::byte* at);
 // Of rank `rank`'s element i.
-inline int value_of(int rank, std::size_t i) { return static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 8); }
+inline int value_of(int rank, std::size_t i) {
+  return static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 8);
+}
 std::vector<std::byte> values(int type, int rank, std::size_t begin, std::size_t count);
 std::vector<std::byte> reduced(int type, int op, int ranks, std::size_t begin, std::size_t count);
 

@@ -54,7 +54,8 @@ TEST(CollNetReload, CyclesLeaveMemoryDescriptorsAndThreadsFlat) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own bookkeeping of loaded objects grows with every reload";
   const Environment environment(Variables{{"NCCL_COLLNET_ENABLE", "1"}});
   for (int i = 0; i < 40; ++i) cycle(i % 2 == 0 ? 12 : 8);
-  const std::size_t memory = resident_kib(), descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+  const std::size_t memory = resident_kib(), descriptors = entries("/proc/self/fd"),
+                    threads = entries("/proc/self/task");
   for (int i = 0; i < 100; ++i) cycle(i % 2 == 0 ? 12 : 8);
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
   EXPECT_EQ(entries("/proc/self/task"), threads);
