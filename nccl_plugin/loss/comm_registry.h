@@ -17,6 +17,9 @@ struct CommFacts {
   std::uint32_t nodes = 0;
   int rank = -1;           // of the first user in this process
   int traffic_class = -1;  // -1 = undefined
+  // Of a collective network that this process is in: bit k, where ParaExpress' planner takes an all-reduce of 2^k bytes
+  // to be faster there than by a ring. The same on all ranks.
+  std::optional<std::uint64_t> collnet_wins{};
 
   // E of the loss contract, for one process: its number of ranks. A ring enters a node once, but each of its channels
   // may enter by another rank, whose process counts for itself: G processes of a node with p * S * n / (G * nodes) each
@@ -30,6 +33,8 @@ class CommRegistry {
   // From the net plugin's and the profiler's init, in any order.
   void add_net(std::uint64_t comm_id, int traffic_class);
   void add_profiler(const CommFacts& facts);
+  // Between a net plugin's init and its end.
+  void set_collnet(std::uint64_t comm_id, std::uint64_t wins);
   void remove_net(std::uint64_t comm_id);
   void remove_profiler(std::uint64_t comm_id);
   std::optional<CommFacts> find(std::uint64_t comm_id) const;

@@ -2,7 +2,6 @@
 // Left null on purpose: getDeviceMr, irecvConsumed (for transfers that a kernel drives). regMrDmaBuf is there always:
 // NCCL calls it for devices whose ptrSupport says so.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 #include "nccl_plugin/abi/tables.h"
 #include "nccl_plugin/c_boundary.h"
-#include "nccl_plugin/net/memory.h"
+#include "nccl_plugin/net/fill_properties.h"
 #include "nccl_plugin/net/net.h"
 
 namespace clustar::nccl_plugin {
@@ -20,14 +19,6 @@ using namespace nccl_abi;
 
 constexpr const char* kName = "clustar";
 
-// A plain device is the only one of itself.
-template <class VDevice>
-void fill_members(int device, const transport::DeviceProperties& from, VDevice* out) {
-  out->devs[0] = device;
-  out->ndevs = static_cast<int>(std::max<std::size_t>(1, std::min(from.fused.size(), std::size(out->devs))));
-  std::copy_n(from.fused.begin(), std::min(from.fused.size(), std::size(out->devs)), out->devs);
-}
-
 template <class VDevice>
 int make_v_device(int* device, VDevice* members) {
   if (members == nullptr) return kInvalidArgument;
@@ -35,40 +26,13 @@ int make_v_device(int* device, VDevice* members) {
 }
 
 template <class Properties>
-int fill_properties(int device, Properties* out) {
-  const auto found = net_device(device);
-  if (!found || out == nullptr) return kInvalidArgument;
-  const transport::DeviceProperties& from = found->properties;
-  *out = Properties{};
-  out->name = const_cast<char*>(found->name);
-  out->pci_path = const_cast<char*>(found->pci_path);
-  out->guid = from.guid;
-  out->ptr_support = ptr_support(from.memory_kinds);
-  out->reg_is_global = from.global_registration ? 1 : 0;
-  out->speed = from.speed_mbps;
-  out->port = from.port;
-  out->latency = from.latency_us;
-  out->max_comms = from.max_channels;
-  out->max_recvs = from.max_recv_parts;
-  out->net_device_type = kDeviceTypeHost;
-  out->net_device_version = kDeviceVersionInvalid;
-  if constexpr (requires { out->v_props; }) {
-    out->force_flush = from.force_flush ? 1 : 0;
-    fill_members(device, from, &out->v_props);
-    out->max_p2p_bytes = kMaxBytesV9;
-    out->max_coll_bytes = kMaxBytesV9;
-  }
-  if constexpr (requires { out->max_multi_request_size; }) out->max_multi_request_size = 1;
-  if constexpr (requires { out->rail_id; }) {
-    out->rail_id = from.rail_id;
-    out->plane_id = from.plane_id;
-  }
-  return kSuccess;
-}
-
-template <class Properties>
 int get_properties(int device, Properties* out) {
-  return guarded([&] { return fill_properties(device, out); });
+  return guarded([&] {
+    const auto found = net_device(device);
+    if (!found || out == nullptr) return static_cast<int>(kInvalidArgument);
+    fill_properties(device, *found, out);
+    return static_cast<int>(kSuccess);
+  });
 }
 
 int init_v8(DebugLogger logger) { return net_init_process(logger, nullptr); }

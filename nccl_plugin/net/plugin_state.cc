@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "coflow/enforce/host_policies.h"
+#include "nccl_plugin/collnet/offer.h"
 #include "nccl_plugin/net/connection_class.h"
 #include "nccl_plugin/process.h"
 #include "nccl_plugin/settings/plugin_settings.h"
@@ -155,6 +156,7 @@ void PluginState::print_banner() const {
     log_.warn(fmt::format("loss_rules or loss_traffic_classes are set, but {} never loses: set CLUSTAR_TRANSPORT=mlt",
                           selection_.transport->name()));
   }
+  if (const std::string collnet = collnet_summary(*this); !collnet.empty()) log_.info(collnet);
   for (const std::string& line : config_.describe()) log_.info("config: " + line);
 }
 

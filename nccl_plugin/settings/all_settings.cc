@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "nccl_plugin/collnet/settings.h"
 #include "nccl_plugin/loss/policy.h"
 #include "nccl_plugin/loss/settings.h"
 #include "nccl_plugin/net/urgency_rules.h"
@@ -30,6 +31,7 @@ Config::Tables all_settings() {
     std::vector<const SettingTable*> tables(transports.begin(), transports.end());
     tables.push_back(&LossSettings::table());
     tables.push_back(&PluginSettings::table());
+    tables.push_back(&CollNetSettings::table());
     return tables;
   }();
   return all;

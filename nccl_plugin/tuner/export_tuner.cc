@@ -44,7 +44,7 @@ int init(void** context, CommFacts comm, std::size_t ranks, std::size_t nodes, D
   }
   comm.ranks = static_cast<std::uint32_t>(ranks);
   comm.nodes = static_cast<std::uint32_t>(nodes);
-  made->facts = {std::move(comm), from.ordered_lines, from.steer};
+  made->facts = {std::move(comm), from.ordered_lines, from.steer, from.by_planner};
   *context = made.release();
   return kSuccess;
 }

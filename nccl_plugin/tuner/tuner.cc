@@ -1,5 +1,6 @@
 #include "nccl_plugin/tuner/tuner.h"
 
+#include <bit>
 #include <limits>
 
 #include "nccl_plugin/abi/tuner.h"
@@ -24,6 +25,27 @@ bool may_lose(const TunerFacts& facts, const LossPolicy& policy, int function, s
   return policy.judge(facts.comm, collective, false).reason == Reason::kLossy;
 }
 
+bool is_collnet(int algorithm) { return algorithm == kCollnetDirect || algorithm == kCollnetChain; }
+
+void choose_collnet(const TunerFacts& facts, int function, std::uint64_t bytes, const CostTable& table) {
+  const bool knows = facts.by_planner && facts.comm.collnet_wins && facts.comm.ranks == facts.comm.nodes;
+  if (!knows || function != nccl_abi::kAllReduce || bytes == 0) return;
+  const bool wins = ((*facts.comm.collnet_wins >> (std::bit_width(bytes) - 1)) & 1) != 0;
+  bool others = false;
+  for (int algorithm = 0; algorithm < table.algorithms; ++algorithm) {
+    for (int protocol = 0; protocol < table.protocols; ++protocol) {
+      const float* const cost = table.at(algorithm, protocol);
+      others = others || (!is_collnet(algorithm) && cost != nullptr && *cost >= 0);
+    }
+  }
+  for (const int algorithm : {int{kCollnetDirect}, int{kCollnetChain}}) {
+    float* const cost = table.at(algorithm, kSimple);
+    if (cost == nullptr || *cost < 0) continue;
+    if (wins) *cost = 0;
+    if (!wins && others) *cost = kCostIgnored;
+  }
+}
+
 }  // namespace
 
 float* CostTable::at(int algorithm, int protocol) const {
@@ -43,6 +65,7 @@ void tune(const TunerFacts& facts, const LossPolicy& policy, int function, std::
   const float* const wanted = table.at(kRing, kSimple);
   const bool steer = facts.steer && wanted != nullptr && *wanted >= 0 && bytes >= worthwhile_bytes(facts.comm.ranks) &&
                      may_lose(facts, policy, function, bytes);
+  if (!steer) choose_collnet(facts, function, bytes, table);
   for (int algorithm = 0; algorithm < table.algorithms; ++algorithm) {
     for (int protocol = 0; protocol < table.protocols; ++protocol) {
       float* const cost = table.at(algorithm, protocol);

@@ -22,7 +22,8 @@ struct CostTable {
 struct TunerFacts {
   CommFacts comm;
   bool ordered_lines = false;  // the transport places 128-byte lines in order: LL128 may be used
-  bool steer = true;           // CLUSTAR_TUNER
+  bool steer = true;           // CLUSTAR_TUNER, where the transport may lose
+  bool by_planner = true;      // CLUSTAR_TUNER
 };
 
 // Smallest collective of `ranks` ranks whose reduce-scatter slices reach FlowTag::kMinTolerantBytes on one channel.
@@ -33,6 +34,9 @@ std::uint64_t worthwhile_bytes(std::uint32_t ranks);
 // the policy lets the collective lose and it is worthwhile, all but RING with SIMPLE is forbidden, if that is offered.
 // On one node nothing is changed: NVLink orders its lines, and NCCL takes LL128 over anything else only when it is told
 // to (v2.28.9 src/graph/tuning.cc). Never revives what NCCL ignores.
+// An all-reduce that NCCL offers to do by CollNet is done so where the planner takes it to be faster than a ring, and
+// not elsewhere unless nothing else is left; on communicators of one rank a node, where each rank knows what the
+// planner said.
 void tune(const TunerFacts& facts, const LossPolicy& policy, int function, std::uint64_t bytes, CostTable table);
 
 }  // namespace clustar::nccl_plugin

@@ -13,12 +13,14 @@ Result<std::shared_ptr<const TunerSource>> tuner_source(nccl_abi::DebugLogger /*
     // Another net plugin carries the traffic, or none will: NCCL's choice is not ours to change.
     source->ordered_lines = true;
     source->steer = false;
+    source->by_planner = false;
     return source;
   }
   source->policy = plugin->policy();
   source->registry = &process_registry();
   source->ordered_lines = plugin->ordered_lines();
-  source->steer = plugin->config().get<PluginSettings>().tuner == "on" && plugin->may_lose();
+  source->by_planner = plugin->config().get<PluginSettings>().tuner == "on";
+  source->steer = source->by_planner && plugin->may_lose();
   return source;
 }
 

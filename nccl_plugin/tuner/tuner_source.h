@@ -14,7 +14,8 @@ struct TunerSource {
   LossPolicy policy;
   const CommRegistry* registry = nullptr;  // outlives the source; null: names and classes are not known
   bool ordered_lines = false;              // of the transport in use
-  bool steer = true;                       // CLUSTAR_TUNER
+  bool steer = true;                       // CLUSTAR_TUNER, where the transport may lose
+  bool by_planner = true;                  // CLUSTAR_TUNER
 };
 
 // Error: the configuration is wrong, as a sentence for the user. `logger` may be null.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -95,6 +96,18 @@ class TheEngine final : public Engine {
     memory_.push_back(std::move(*registered));
     return {};
   }
+  Result<void> remove_memory(void* memory, std::size_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::ranges::find_if(memory_, [&](const auto& one) { return one->begin == memory && one->bytes == bytes; });
+    if (found == memory_.end()) return {};  // it went when the engine was taken down
+    const auto uses = [&](const Queued& one) { return one.asked.work.memory == found->get(); };
+    if (std::ranges::any_of(queue_, uses) || std::ranges::any_of(running_, uses)) {
+      return fail(ErrorCode::kInvalidUsage, "memory where an operation has not ended");
+    }
+    memory_.erase(found);
+    return {};
+  }
 
   std::unique_ptr<Operation> all_reduce(void* elements, std::size_t count, DataType type,
                                         Reduction reduction) override {
@@ -139,6 +152,10 @@ class TheEngine final : public Engine {
   Plan plan_for(std::uint64_t bytes) const override {
     const std::lock_guard lock(mutex_);
     return (operations_ ? operations_->choice() : choice_)->choose(bytes).plan;
+  }
+  double gain_over_ring(std::uint64_t bytes) const override {
+    const std::lock_guard lock(mutex_);
+    return (operations_ ? operations_->choice() : choice_)->gain_over_ring(bytes);
   }
   std::uint32_t helpers() const override {
     const std::lock_guard lock(mutex_);

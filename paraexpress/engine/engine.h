@@ -92,9 +92,12 @@ class Engine {
                                                 const EngineOptions& options);
   virtual ~Engine() = default;  // as close()
 
-  // Registers memory that operations may use, whole or in parts, until the engine is closed. An operation on other
-  // memory fails the engine on all ranks.
+  // Registers memory that operations may use, whole or in parts, until it is removed or the engine is closed. An
+  // operation on other memory fails the engine on all ranks.
   virtual Result<void> add_memory(void* memory, std::size_t bytes) = 0;
+  // What add_memory() took, with the same arguments: it is not registered any more, and its owner's. Error: an
+  // operation there has not ended.
+  virtual Result<void> remove_memory(void* memory, std::size_t bytes) = 0;
 
   // In place: every rank has the reduction of all ranks' elements. With no elements it is done at once.
   virtual std::unique_ptr<Operation> all_reduce(void* elements, std::size_t count, DataType type,
@@ -120,6 +123,9 @@ class Engine {
 
   // The plan that an all-reduce of so many bytes goes by.
   virtual Plan plan_for(std::uint64_t bytes) const = 0;
+  // By how much the planner takes its best plan of such an all-reduce to be faster than a ring: 1 or more. The same on
+  // all ranks, after as many operations.
+  virtual double gain_over_ring(std::uint64_t bytes) const = 0;
   // Helpers that are there; the ranks agree on it after each operation that has some.
   virtual std::uint32_t helpers() const = 0;
   // The region map that it goes by, as text.

@@ -57,4 +57,11 @@ PlanChoice::Choice PlanChoice::cut(const Candidate& candidate, const Forest& for
   return {candidate.plan, std::clamp(chunk_bytes(candidate, forest, bytes), kLeastChunk, most_chunk_)};
 }
 
+double PlanChoice::gain_over_ring(std::uint64_t bytes) const {
+  for (const Candidate& candidate : planner_.candidates(bytes)) {
+    if (candidate.plan == Plan::kRing) return candidate.cost.seconds / planner_.best(bytes).cost.seconds;
+  }
+  return 1;
+}
+
 }  // namespace clustar::paraexpress

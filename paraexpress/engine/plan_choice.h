@@ -28,6 +28,8 @@ class PlanChoice {
   };
   // `bytes`: of the whole buffer.
   Choice choose(std::uint64_t bytes, Collective collective = Collective::kAllReduce) const;
+  // By how much the best plan of an all-reduce is modelled to be faster than a ring: 1 or more.
+  double gain_over_ring(std::uint64_t bytes) const;
   // A broadcast's tree and chunks.
   struct Broadcast {
     Forest forest{};

@@ -13,6 +13,7 @@
 #include "tests/nccl_host/binding/emulated_device.h"
 #include "tests/nccl_host/binding/trace.h"
 #include "tests/nccl_host/binding/unsupported.h"
+#include "tests/nccl_host/kernels/chain.h"
 #include "tests/nccl_host/kernels/ll.h"
 #include "tests/nccl_host/kernels/reduction.h"
 #include "tests/nccl_host/kernels/ring.h"
@@ -41,9 +42,10 @@ struct Function {
   int op = 0;
   int type = 0;
   int protocol = 0;
+  bool chain = false;  // CollNet's
 };
 
-// By funcId. Only rings are asked for, so what another algorithm runs under is not found.
+// By funcId. Only rings and CollNet's chain are asked for, so what another algorithm runs under is not found.
 std::map<int, Function> Functions() {
   std::map<int, Function> result;
   result[ncclDevFuncId_P2p()] = {ncclFuncSendRecv, ncclDevSum, ncclInt8, NCCL_PROTO_SIMPLE};
@@ -59,6 +61,12 @@ std::map<int, Function> Functions() {
       }
     }
   }
+  for (int op = 0; op < ncclNumDevRedOps; ++op) {
+    for (int type = 0; type <= ncclBfloat16; ++type) {
+      const int id = ncclDevFuncId(ncclFuncAllReduce, op, type, NCCL_ALGO_COLLNET_CHAIN, NCCL_PROTO_SIMPLE);
+      if (id >= 0) result.emplace(id, Function{ncclFuncAllReduce, op, type, NCCL_PROTO_SIMPLE, true});
+    }
+  }
   return result;
 }
 
@@ -66,7 +74,7 @@ const Function& FunctionOf(int id) {
   static const std::map<int, Function> functions = Functions();
   const auto found = functions.find(id);
   if (found == functions.end())
-    NotEmulated("a tree, PAT, CollNet, NVLS, LL128 or fp8 kernel", "set NCCL_ALGO=Ring NCCL_PROTO=^LL128");
+    NotEmulated("a tree, PAT, CollNet direct, NVLS, LL128 or fp8 kernel", "set NCCL_ALGO=Ring NCCL_PROTO=^LL128");
   return found->second;
 }
 
@@ -118,8 +126,46 @@ SimpleShape ShapeOf(int collective, size_t step_elements) {
   return pipelined ? SimpleShape{2, 2, step_elements} : SimpleShape{1, 1, step_elements};
 }
 
+// Both halves wait for each other through the network, so each has a thread.
+void RunChain(const Block& block, const Function& function, const ncclDevWorkColl& work) {
+  const ncclTree& chain = block.channel.collnetChain;
+  if (chain.up != block.comm.nRanks || chain.down[0] != -1)
+    NotEmulated("CollNet's chain through several ranks of a node", "set an NCCL_HOSTID of its own for each rank");
+  const auto type = static_cast<Datatype>(function.type);
+  const size_t element = SizeOf(type);
+  const Reduction reduction(OperatorOf(function), type, Argument(work, element));
+  const ChainPart part{work.collnet.count, work.collnet.chunkCount,
+                       static_cast<size_t>(work.channelHi - work.channelLo + 1),
+                       static_cast<size_t>(block.id - work.channelLo)};
+  const Buffers buffers{static_cast<const char*>(work.sendbuff), static_cast<char*>(work.recvbuff), element};
+  const int size = block.comm.buffSizes[NCCL_PROTO_SIMPLE];
+  const SimpleShape shape{1, 1, static_cast<size_t>(size) / NCCL_STEPS / element};
+  ncclDevChannelPeer& network = *block.channel.peers[chain.up];
+  std::atomic<bool> aborted = false;
+  {
+    std::jthread up([&] {
+      try {
+        Borrowed send(network.send[1], NCCL_PROTO_SIMPLE, size);
+        Simple primitive(shape, reduction, nullptr, send.get(), block.poll());
+        ChainUp(part, buffers, false, primitive);
+      } catch (const Aborted&) {
+        aborted = true;
+      }
+    });
+    try {
+      Borrowed receive(network.recv[0], NCCL_PROTO_SIMPLE, size);
+      Simple primitive(shape, reduction, receive.get(), nullptr, block.poll());
+      ChainDown(part, buffers, false, true, primitive);
+    } catch (const Aborted&) {
+      aborted = true;
+    }
+  }
+  if (aborted) throw Aborted();
+}
+
 void RunCollective(const Block& block, const Function& function, ncclDevWorkColl& work) {
   if (work.regUsed || work.netRegUsed) NotEmulated("registered buffers", "set NCCL_LOCAL_REGISTER=0");
+  if (function.chain) return RunChain(block, function, work);
   const bool reduces = function.collective != ncclFuncBroadcast && function.collective != ncclFuncAllGather;
   const auto type = reduces ? static_cast<Datatype>(function.type) : Datatype::kInt8;
   const size_t element = SizeOf(type);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "nccl_plugin/abi/collnet.h"
 #include "nccl_plugin/abi/tables.h"
 
 namespace clustar::nccl_abi {
@@ -21,6 +22,18 @@ TEST(Abi, SlotsAreWhereNcclReadsThem) {
   EXPECT_EQ(offsetof(TableV11, finalize), slot(20));
   EXPECT_EQ(offsetof(TableV11, setNetAttr), slot(21));
   EXPECT_EQ(offsetof(TableV12, setNetAttr), slot(21));
+}
+
+TEST(Abi, CollNetSlotsAreWhereNcclReadsThem) {
+  EXPECT_EQ(offsetof(CollNetV8, iallreduce), slot(10));
+  EXPECT_EQ(offsetof(CollNetV8, closeListen), slot(16));
+  EXPECT_EQ(offsetof(CollNetV9, makeVDevice), slot(17));
+  EXPECT_EQ(offsetof(CollNetV11, ireducescatter), slot(12));
+  EXPECT_EQ(offsetof(CollNetV11, test), slot(14));
+  EXPECT_EQ(offsetof(CollNetV11, finalize), slot(18));
+  EXPECT_EQ(offsetof(CollNetV12, finalize), slot(18));
+  EXPECT_EQ(offsetof(PartV8, size), 16u);
+  EXPECT_EQ(offsetof(PartV9, size), 16u);
 }
 
 TEST(Abi, NetAttributesPutMaximaFirst) {

@@ -102,6 +102,62 @@ const std::vector<std::string> kAll = [] {
 const std::vector<std::string> kAllButLL128{"0/0", "0/2", "1/0", "1/2", "2/0", "2/2", "3/0",
                                             "3/2", "4/0", "4/2", "5/0", "5/2", "6/0", "6/2"};
 
+// CollNet where the planner takes it to be faster, and not elsewhere, unless NCCL has nothing else.
+TEST(Tuner, TakesTheCollectiveNetworkByThePlanner) {
+  using namespace nccl_abi;
+  TunerFacts facts = facts_of(4, 4);
+  facts.ordered_lines = true;
+  facts.comm.collnet_wins = std::uint64_t{1} << 20;
+  const auto table_of = [&](int function, std::uint64_t bytes) {
+    Table table(kAlgorithms, kProtocols);
+    tune(facts, LossPolicy(), function, bytes, table.view());
+    EXPECT_TRUE(table.guarded());
+    return table;
+  };
+  Table untouched(kAlgorithms, kProtocols);
+  for (const std::uint64_t bytes : {1ull << 20, (2ull << 20) - 1}) {
+    Table table = table_of(kAllReduce, bytes);
+    EXPECT_EQ(table(kCollnetChain, kSimple), 0);
+    EXPECT_EQ(table(kCollnetDirect, kSimple), 0);
+    EXPECT_EQ(table(kRing, kSimple), untouched(kRing, kSimple));
+  }
+  for (const std::uint64_t bytes : {1ull, (1ull << 20) - 1, 2ull << 20, 1ull << 63}) {
+    Table table = table_of(kAllReduce, bytes);
+    EXPECT_EQ(table(kCollnetChain, kSimple), kCostIgnored) << bytes;
+    EXPECT_EQ(table(kRing, kSimple), untouched(kRing, kSimple));
+  }
+  EXPECT_EQ(table_of(kReduceScatter, 1 << 20).cells(), untouched.cells());
+  EXPECT_EQ(table_of(kAllReduce, 0).cells(), untouched.cells());
+  // What NCCL ignores stays so; what is alone stays as well.
+  for (const bool wins : {true, false}) {
+    Table table(kAlgorithms, kProtocols);
+    table(kCollnetDirect, kSimple) = kCostIgnored;
+    for (int a = 0; a < kAlgorithms; ++a) {
+      for (int p = 0; p < kProtocols; ++p) {
+        if (a != kCollnetDirect && a != kCollnetChain) table(a, p) = kCostIgnored;
+      }
+    }
+    tune(facts, LossPolicy(), kAllReduce, wins ? 1 << 20 : 1, table.view());
+    EXPECT_EQ(table(kCollnetDirect, kSimple), kCostIgnored);
+    EXPECT_GE(table(kCollnetChain, kSimple), 0);
+  }
+  // Where not each rank knows, or the user does not want it.
+  for (const auto change : {0, 1, 2}) {
+    TunerFacts other = facts;
+    if (change == 0) other.comm.ranks = 8;
+    if (change == 1) other.by_planner = false;
+    if (change == 2) other.comm.collnet_wins.reset();
+    Table table(kAlgorithms, kProtocols);
+    tune(other, LossPolicy(), kAllReduce, 1 << 20, table.view());
+    EXPECT_EQ(table.cells(), untouched.cells()) << change;
+  }
+  // A collective that may lose goes by the ring, whatever the planner says.
+  facts.comm.collnet_wins = ~std::uint64_t{0};
+  Table table(kAlgorithms, kProtocols);
+  tune(facts, policy_of("comm=*"), kAllReduce, 1 << 30, table.view());
+  EXPECT_EQ(choices(table), kRingSimple);
+}
+
 TEST(Tuner, ForbidsLL128WhereLinesAreNotOrdered) {
   TunerFacts facts = facts_of(4, 4);
   EXPECT_EQ(tuned(facts, LossPolicy(), nccl_abi::kAllReduce, 1 << 30), kAllButLL128);
