@@ -258,7 +258,7 @@ Result<AicbOptions> parse_aicb_options(std::string_view text) {
        }},
       {"compute_ms", 0, kMostMs, false, [&](double value) { options.compute_ms = value; }},
       {"begins_ms", 0, kMostMs, false, into(options.begins_ms)},
-      {"deadline_ms", 1, 3.6e6, true, into(options.deadline_ms)},
+      {"deadline_ms", 1, 3.6e6, true, [&](double value) { options.deadline_ms = static_cast<int>(value); }},
       {"share", 1e-6, 1e6, false, into(options.share)},
       {"tflop", 1e-6, 1e12, false, [&](double value) { options.tflop = value; }},
   };

@@ -21,8 +21,8 @@ struct Phase {
 
 struct Job {
   std::string name{};
-  TimePoint begins{};  // or is submitted, where it may have to wait
-  double weight = 1;   // of its coflows
+  TimePoint begins{};   // or is submitted, where it may have to wait
+  double weight = 1;    // of its coflows
   int deadline_ms = 0;  // of an iteration's bytes, where it is played under a coordinator; 0: none
   std::size_t iterations = 1;
   std::vector<Phase> phases{};  // of an iteration

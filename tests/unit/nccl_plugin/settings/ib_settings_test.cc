@@ -178,7 +178,7 @@ TEST(ConfigIb, EveryVariableOfNcclsLeadsToAKeyOfOurs) {
       }
     }
   }
-  EXPECT_EQ(variables, 17);
+  EXPECT_EQ(variables, 18);
 }
 
 TEST(ConfigIb, WhatNobodyReadsIsSaid) {
