@@ -1,6 +1,7 @@
 #include "coflow/control/core/ports.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace clustar::coflow::control {
 
@@ -13,7 +14,10 @@ Ports::Ports(const Topology& topology, std::uint64_t bytes_per_second)
 
 std::uint32_t Ports::take(const Hello& hello) {
   const auto next = static_cast<std::uint32_t>(free_.empty() ? ports_.size() : free_.back());
-  const auto [found, added] = by_name_.emplace(hello.host + "/" + hello.nic, next);
+  // Containers and namespaces may have one name: their addresses tell them apart.
+  std::string name = hello.host + "/" + hello.nic;
+  for (const std::uint32_t address : hello.addresses) name += "/" + std::to_string(address);
+  const auto [found, added] = by_name_.emplace(std::move(name), next);
   if (added) {
     if (free_.empty()) {
       ports_.emplace_back();

@@ -23,7 +23,8 @@ class Ports {
   // `bytes_per_second`: of a port whose agents do not know it, > 0.
   Ports(const Topology& topology, std::uint64_t bytes_per_second);
 
-  // The port of an agent; agents of one host and NIC share it. Numbers of those that nobody has are given out again.
+  // The port of an agent; agents of one host and NIC, with the same addresses, share it. Numbers of those that nobody
+  // has are given out again.
   std::uint32_t take(const Hello& hello);
   void give_back(std::uint32_t port);
   std::uint64_t bytes_per_second(std::uint32_t port) const { return ports_[port].bytes_per_second; }

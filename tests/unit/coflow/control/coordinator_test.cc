@@ -267,6 +267,25 @@ TEST(Coordinator, MoreThanAPortCarriesIsNotPromised) {
   EXPECT_EQ(net.agent(1).place_of(second)->promise, Promise::kGiven);
 }
 
+TEST(Coordinator, HostsOfOneNameAreToldApartByTheirAddresses) {
+  ControlNet net(1);
+  net.add_coordinator({});
+  for (const std::uint32_t job : {1u, 2u}) {
+    Hello hello = host(job, job);
+    hello.host = "container";
+    net.add_agent(hello);
+    ClassReport report = half_a_second(job, 500);
+    report.peers.clear();
+    net.set_classes(job - 1, {report});
+  }
+  net.run(milliseconds(300));
+  for (const std::uint32_t job : {1u, 2u}) {
+    const Placed* placed = net.agent(job - 1).place_of({job, 10 * job, kUnknownFunction});
+    ASSERT_NE(placed, nullptr);
+    EXPECT_EQ(placed->promise, Promise::kGiven) << "each has a port of its own";
+  }
+}
+
 TEST(Coordinator, ATenantsCapIsSharedByWhatWaits) {
   ControlNet net(1);
   CoordinatorOptions options;
