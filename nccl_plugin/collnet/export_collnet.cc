@@ -56,50 +56,51 @@ int ireducescatter(void* coll_comm, int parts, Part* send, void* recv, std::size
                                 request);
 }
 
-constexpr CollNetV9 kV9 = {
-    .name = kName,
-    .init = collnet_init_process,
-    .devices = collnet_devices,
-    .getProperties = get_properties<PropertiesV9>,
-    .listen = listen_v8,
-    .connect = collnet_connect,
-    .reduceSupport = collnet_reduce_support,
-    .regMr = collnet_reg_mr,
-    .regMrDmaBuf = collnet_reg_mr_dma_buf,
-    .deregMr = collnet_dereg_mr,
-    .iallreduce = collnet_iallreduce,
-    .iallgather = iallgather<PartV9>,
-    .ireducescatter = ireducescatter<PartV9>,
-    .iflush = collnet_iflush,
-    .test = collnet_test,
-    .closeColl = collnet_close_coll,
-    .closeListen = collnet_close_listen,
-    .makeVDevice = nullptr,
-};
+// What all versions have. `init`, `listen` and, in v8, `iallreduce` have other arguments.
+template <class Table, class Properties, class Part>
+constexpr Table common() {
+  Table table{};
+  table.name = kName;
+  table.devices = collnet_devices;
+  table.getProperties = get_properties<Properties>;
+  table.connect = collnet_connect;
+  table.reduceSupport = collnet_reduce_support;
+  table.regMr = collnet_reg_mr;
+  table.regMrDmaBuf = collnet_reg_mr_dma_buf;
+  table.deregMr = collnet_dereg_mr;
+  table.iallgather = iallgather<Part>;
+  table.ireducescatter = ireducescatter<Part>;
+  table.iflush = collnet_iflush;
+  table.test = collnet_test;
+  table.closeColl = collnet_close_coll;
+  table.closeListen = collnet_close_listen;
+  return table;
+}
+
+constexpr CollNetV8 table_v8() {
+  auto table = common<CollNetV8, PropertiesV8, PartV8>();
+  table.init = collnet_init_process;
+  table.listen = listen_v8;
+  table.iallreduce = iallreduce_v8;
+  return table;
+}
+
+constexpr CollNetV9 table_v9() {
+  auto table = common<CollNetV9, PropertiesV9, PartV9>();
+  table.init = collnet_init_process;
+  table.listen = listen_v8;
+  table.iallreduce = collnet_iallreduce;
+  return table;
+}
 
 template <class Table, class Properties>
 constexpr Table table_v11() {
-  return {
-      .name = kName,
-      .init = collnet_init,
-      .devices = collnet_devices,
-      .getProperties = get_properties<Properties>,
-      .listen = collnet_listen,
-      .connect = collnet_connect,
-      .reduceSupport = collnet_reduce_support,
-      .regMr = collnet_reg_mr,
-      .regMrDmaBuf = collnet_reg_mr_dma_buf,
-      .deregMr = collnet_dereg_mr,
-      .iallreduce = collnet_iallreduce,
-      .iallgather = iallgather<PartV9>,
-      .ireducescatter = ireducescatter<PartV9>,
-      .iflush = collnet_iflush,
-      .test = collnet_test,
-      .closeColl = collnet_close_coll,
-      .closeListen = collnet_close_listen,
-      .makeVDevice = nullptr,
-      .finalize = collnet_finalize,
-  };
+  auto table = common<Table, Properties, PartV9>();
+  table.init = collnet_init;
+  table.listen = collnet_listen;
+  table.iallreduce = collnet_iallreduce;
+  table.finalize = collnet_finalize;
+  return table;
 }
 
 }  // namespace
@@ -115,29 +116,10 @@ CLUSTAR_EXPORT const clustar::nccl_abi::CollNetV12 ncclCollNetPlugin_v12;
 
 using namespace clustar::nccl_plugin;
 
-const clustar::nccl_abi::CollNetV8 ncclCollNetPlugin_v8 = {
-    .name = kName,
-    .init = collnet_init_process,
-    .devices = collnet_devices,
-    .getProperties = get_properties<PropertiesV8>,
-    .listen = listen_v8,
-    .connect = collnet_connect,
-    .reduceSupport = collnet_reduce_support,
-    .regMr = collnet_reg_mr,
-    .regMrDmaBuf = collnet_reg_mr_dma_buf,
-    .deregMr = collnet_dereg_mr,
-    .iallreduce = iallreduce_v8,
-    .iallgather = iallgather<PartV8>,
-    .ireducescatter = ireducescatter<PartV8>,
-    .iflush = collnet_iflush,
-    .test = collnet_test,
-    .closeColl = collnet_close_coll,
-    .closeListen = collnet_close_listen,
-};
-
-const clustar::nccl_abi::CollNetV9 ncclCollNetPlugin_v9 = kV9;
-const clustar::nccl_abi::CollNetV9 ncclCollNetPlugin_v10 = kV9;
-const clustar::nccl_abi::CollNetV11 ncclCollNetPlugin_v11 =
+constexpr clustar::nccl_abi::CollNetV8 ncclCollNetPlugin_v8 = table_v8();
+constexpr clustar::nccl_abi::CollNetV9 ncclCollNetPlugin_v9 = table_v9();
+constexpr clustar::nccl_abi::CollNetV9 ncclCollNetPlugin_v10 = table_v9();
+constexpr clustar::nccl_abi::CollNetV11 ncclCollNetPlugin_v11 =
     table_v11<clustar::nccl_abi::CollNetV11, clustar::nccl_abi::PropertiesV11>();
-const clustar::nccl_abi::CollNetV12 ncclCollNetPlugin_v12 =
+constexpr clustar::nccl_abi::CollNetV12 ncclCollNetPlugin_v12 =
     table_v11<clustar::nccl_abi::CollNetV12, clustar::nccl_abi::PropertiesV12>();

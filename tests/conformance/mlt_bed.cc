@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <cctype>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -88,17 +87,5 @@ std::uint64_t count(const std::string& text, const std::string& words) {
   while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
   return std::stoull(text.substr(begin, end - begin));
 }
-
-namespace {
-
-std::size_t entries(const char* folder) {
-  const std::filesystem::directory_iterator all(folder);
-  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
-}
-
-}  // namespace
-
-std::size_t open_descriptors() { return entries("/proc/self/fd"); }
-std::size_t running_threads() { return entries("/proc/self/task"); }
 
 }  // namespace clustar::transport::conformance

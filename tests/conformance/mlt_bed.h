@@ -85,7 +85,5 @@ bool transfer(Connection& connection, std::size_t size, unsigned seed = 1, int t
 net::Socket dial(const Handle& handle);
 // The number in front of `words` in a summary: count(text, " strangers dropped").
 std::uint64_t count(const std::string& text, const std::string& words);
-std::size_t open_descriptors();
-std::size_t running_threads();
 
 }  // namespace clustar::transport::conformance

@@ -12,6 +12,7 @@
 
 #include "mlt/driver/handshake.h"
 #include "tests/conformance/mlt_bed.h"
+#include "tests/own_process.h"
 #include "tests/sanitized.h"
 #include "transport/io/udp/address.h"
 #include "transport/net/socket.h"
@@ -21,6 +22,8 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tests::open_descriptors;
+using tests::running_threads;
 
 class MltLimits : public MltBed {};
 

@@ -5,14 +5,13 @@
 #include <signal.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "libfabric_shim/rdm/ofi_transport.h"
 #include "tests/conformance/process_peer.h"
 #include "tests/conformance/transport_under_test.h"
+#include "tests/own_process.h"
 #include "tests/sanitized.h"
 #include "transport/base/system_clock.h"
 #include "transport/net/settings.h"
@@ -22,6 +21,8 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tests::open_descriptors;
+using tests::running_threads;
 
 constexpr std::size_t kSize = 1 << 20;
 constexpr std::size_t kLong = 32 * kSize;
@@ -184,11 +185,6 @@ TEST_F(OfiProcesses, LongReceivesAreToldWhileTheirCallerLooksElsewhere) {
   EXPECT_TRUE(to.bytes == from.bytes);
 }
 
-std::size_t entries(const char* folder) {
-  return static_cast<std::size_t>(
-      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
-}
-
 // Without the memory that malloc keeps.
 std::size_t resident_pages() {
   malloc_trim(0);
@@ -216,12 +212,12 @@ TEST_F(OfiProcesses, AThousandConnectionsLeaveNothingBehind) {
     must_recv(*connection.recv, {{to.mr.get(), 0, from.bytes.size(), 0}});
   };
   for (int i = 0; i < 100; ++i) cycle();
-  const std::size_t descriptors = entries("/proc/self/fd");
-  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t threads = running_threads();
   const std::size_t before = resident_pages();
   for (int i = 0; i < 1000; ++i) cycle();
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(running_threads(), threads);
   // A sanitizer keeps what is freed.
   if (!tests::kSanitized) {
     EXPECT_LE(resident_pages(), before + 256) << "a page for every fourth connection";

@@ -1,5 +1,4 @@
 // What every implementation of transport::Transport must do. The rules are those of transport/api/transport.h.
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,17 +9,13 @@
 #include <thread>
 
 #include "tests/conformance/transport_under_test.h"
+#include "tests/own_process.h"
 
 namespace clustar::transport::conformance {
 namespace {
 
-std::size_t entries(const char* folder) {
-  std::size_t count = 0;
-  DIR* dir = opendir(folder);
-  while (readdir(dir) != nullptr) ++count;
-  closedir(dir);
-  return count;
-}
+using tests::open_descriptors;
+using tests::running_threads;
 
 class TransportConformance : public ::testing::TestWithParam<TransportUnderTest> {
  protected:
@@ -478,11 +473,11 @@ TEST_P(TransportConformance, ManyConnectTransferCloseCyclesLeakNothing) {
     finish({must_recv(*connection.recv, {{to.mr.get(), 0, 1000, 0}}), must_send(*connection.send, *from.mr, 0, 1000)});
   };
   cycle();
-  const std::size_t descriptors = entries("/proc/self/fd");
-  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t threads = running_threads();
   for (int i = 0; i < GetParam().cycles; ++i) cycle();
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(running_threads(), threads);
 }
 
 INSTANTIATE_TEST_SUITE_P(Implementations, TransportConformance, ::testing::ValuesIn(transports_under_test()),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/gdr/cuda_bed.h"
+#include "tests/own_process.h"
 #include "tests/sanitized.h"
 
 namespace clustar::tests {
@@ -18,11 +19,6 @@ namespace {
 using gdr::Known;
 using gdr::cuda::Place;
 using ::testing::HasSubstr;
-
-std::size_t open_descriptors() {
-  const std::filesystem::directory_iterator all("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
-}
 
 class CudaMemory : public ::testing::Test {
  protected:

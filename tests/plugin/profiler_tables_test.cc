@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "nccl_plugin/abi/profiler.h"
 #include "nccl_plugin/profiler/profiler.h"
+#include "tests/own_process.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/sanitized.h"
 
@@ -179,12 +179,6 @@ TEST(ProfilerTables, ReloadsLeaveMemoryFlat) {
     ASSERT_EQ(init(*table, &context, &mask), kSuccess);
     ASSERT_TRUE(message<EventV5>(*table, context).identity.known);
     ASSERT_EQ(table->finalize(context), kSuccess);
-  };
-  const auto resident_kib = [] {
-    std::ifstream in("/proc/self/statm");
-    std::size_t total = 0, resident = 0;
-    in >> total >> resident;
-    return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
   };
   for (int i = 0; i < 20; ++i) cycle();
   const std::size_t before = resident_kib();

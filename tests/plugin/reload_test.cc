@@ -1,32 +1,13 @@
-#include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
-
+#include "tests/own_process.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/psk_file.h"
 #include "tests/sanitized.h"
 
 namespace clustar::tests {
 namespace {
-
-std::size_t resident_kib() {
-  std::ifstream in("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  in >> total >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / 1024;
-}
-
-std::size_t entries(const char* folder) {
-  std::size_t count = 0;
-  DIR* dir = opendir(folder);
-  while (readdir(dir) != nullptr) ++count;
-  closedir(dir);
-  return count;
-}
 
 void cycle() {
   const auto plugin = open_plugin(12);
@@ -42,11 +23,11 @@ void cycle() {
 void expect_flat(int cycles) {
   for (int i = 0; i < 50; ++i) cycle();
   const std::size_t memory = resident_kib();
-  const std::size_t descriptors = entries("/proc/self/fd");
-  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t threads = running_threads();
   for (int i = 0; i < cycles; ++i) cycle();
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(running_threads(), threads);
   // A leak of one small object a cycle would show as tens of KiB; libstdc++'s pool alone would be 71 MB.
   EXPECT_LT(resident_kib(), memory + 512);
   ::testing::Test::RecordProperty("resident_kib_before", static_cast<int>(memory));

@@ -7,9 +7,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <iterator>
 
+#include "tests/own_process.h"
 #include "tests/proxy/collectives.h"
 #include "tests/proxy/plugins.h"
 #include "tests/proxy/ranks.h"
@@ -22,6 +21,8 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using tests::open_descriptors;
+using tests::running_threads;
 
 class MemoryFailures : public ::testing::Test {
  protected:
@@ -210,13 +211,8 @@ TEST_P(AnyPlugin, APeerThatLeavesIsAnErrorInTime) {
   });
 }
 
-std::ptrdiff_t entries(const char* folder) {
-  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
-}
-
 TEST_P(AnyPlugin, NothingStaysOpen) {
-  std::ptrdiff_t descriptors = 0;
-  std::ptrdiff_t threads = 0;
+  std::size_t descriptors = 0, threads = 0;
   for (int round = 0; round < 4; ++round) {
     {
       const auto plugin = open_plugin(GetParam().path);
@@ -231,11 +227,11 @@ TEST_P(AnyPlugin, NothingStaysOpen) {
     }
     // The first round may load what stays for good.
     if (round == 0) {
-      descriptors = entries("/proc/self/fd");
-      threads = entries("/proc/self/task");
+      descriptors = open_descriptors();
+      threads = running_threads();
     }
-    EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-    EXPECT_EQ(entries("/proc/self/task"), threads);
+    EXPECT_EQ(open_descriptors(), descriptors);
+    EXPECT_EQ(running_threads(), threads);
   }
 }
 

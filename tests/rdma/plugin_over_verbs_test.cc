@@ -1,10 +1,10 @@
 // The plugin as NCCL sees it, over libclustar-verbs.so and the two SoftRoCE devices.
-#include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include "tests/own_process.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/rdma/link.h"
 
@@ -13,14 +13,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  DIR* folder = opendir("/proc/self/fd");
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
-}
 
 class PluginOverVerbs : public ::testing::Test {
  protected:

@@ -5,8 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <iterator>
 #include <random>
 #include <regex>
 #include <stdexcept>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "tests/conformance/transport_under_test.h"
+#include "tests/own_process.h"
 #include "tests/rdma/cable.h"
 #include "tests/rdma/link.h"
 #include "transport/base/copies.h"
@@ -26,6 +25,7 @@ namespace {
 using gdr::MemoryKind;
 using ::testing::HasSubstr;
 using tests::Cable;
+using tests::open_descriptors;
 using verbs::Settings;
 
 constexpr std::size_t kPageBytes = 4096;
@@ -71,11 +71,6 @@ class PlayedGpu {
   std::byte* device_ = nullptr;
   std::byte* view_ = nullptr;
 };
-
-std::size_t open_descriptors() {
-  const std::filesystem::directory_iterator all("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
-}
 
 class RcDeviceMemory : public ::testing::TestWithParam<MemoryKind> {
  protected:

@@ -1,13 +1,11 @@
 // What the collective network leaves behind in the process.
-#include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstddef>
-#include <fstream>
 #include <vector>
 
+#include "tests/own_process.h"
 #include "tests/plugin/collnet/network.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/sanitized.h"
@@ -16,21 +14,6 @@ namespace clustar::tests {
 namespace {
 
 using namespace nccl_abi;
-
-std::size_t entries(const char* folder) {
-  std::size_t count = 0;
-  DIR* dir = opendir(folder);
-  while (readdir(dir) != nullptr) ++count;
-  closedir(dir);
-  return count;
-}
-
-std::size_t resident_kib() {
-  std::ifstream in("/proc/self/statm");
-  std::size_t total = 0, resident = 0;
-  in >> total >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / 1024;
-}
 
 void sum_once(CollRank& me, std::vector<std::byte>& data) {
   data = values(kFloat32, me.rank, 0, 1000);
@@ -54,11 +37,10 @@ TEST(CollNetReload, CyclesLeaveMemoryDescriptorsAndThreadsFlat) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own bookkeeping of loaded objects grows with every reload";
   const Environment environment(Variables{{"NCCL_COLLNET_ENABLE", "1"}});
   for (int i = 0; i < 40; ++i) cycle(i % 2 == 0 ? 12 : 8);
-  const std::size_t memory = resident_kib(), descriptors = entries("/proc/self/fd"),
-                    threads = entries("/proc/self/task");
+  const std::size_t memory = resident_kib(), descriptors = open_descriptors(), threads = running_threads();
   for (int i = 0; i < 100; ++i) cycle(i % 2 == 0 ? 12 : 8);
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(running_threads(), threads);
   EXPECT_LT(resident_kib(), memory + 1024);
   EXPECT_EQ(dlopen(kPluginPath, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
@@ -67,7 +49,7 @@ TEST(CollNetReload, CyclesLeaveMemoryDescriptorsAndThreadsFlat) {
 TEST(CollNetReload, ANetworkThatIsOpenHasNoThreadLeft) {
   if (kSanitized) GTEST_SKIP() << "sanitizers keep libraries loaded to symbolize reports";
   const Environment environment(Variables{{"NCCL_COLLNET_ENABLE", "1"}});
-  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t threads = running_threads();
   std::vector<std::byte> data[2];
   {
     const auto net = CollNet::open(12);
@@ -76,9 +58,9 @@ TEST(CollNetReload, ANetworkThatIsOpenHasNoThreadLeft) {
       me.registered.clear();
       me.comm = nullptr;
     });
-    EXPECT_GT(entries("/proc/self/task"), threads);
+    EXPECT_GT(running_threads(), threads);
   }
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_EQ(running_threads(), threads);
   EXPECT_EQ(dlopen(kPluginPath, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 

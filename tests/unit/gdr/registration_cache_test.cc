@@ -6,11 +6,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <filesystem>
-#include <iterator>
 #include <thread>
 #include <vector>
 
+#include "tests/own_process.h"
 #include "tests/unit/gdr/fake_registrar.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/rng.h"
@@ -19,11 +18,7 @@ namespace clustar::gdr {
 namespace {
 
 using ::testing::HasSubstr;
-
-int open_descriptors() {
-  const std::filesystem::directory_iterator all("/proc/self/fd");
-  return static_cast<int>(std::distance(begin(all), end(all)));
-}
+using tests::open_descriptors;
 
 // A memfd has an inode of its own, as a dma-buf has.
 FileDescriptor some_buffer() { return FileDescriptor(memfd_create("buffer", MFD_CLOEXEC)); }
@@ -66,7 +61,7 @@ TEST(GdrRegistrationCache, DescriptorsOfOneBufferShareAndOthersDoNot) {
 TEST(GdrRegistrationCache, LeavesNoDescriptorBehind) {
   FakeRegistrar registrar;
   RegistrationCache cache(registrar);
-  const int before = open_descriptors();
+  const std::size_t before = open_descriptors();
   for (int cycle = 0; cycle < 1000; ++cycle) {
     FileDescriptor given = some_buffer();
     registrar.refuse = cycle % 3 == 0;

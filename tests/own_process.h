@@ -1,0 +1,28 @@
+// What this process has at the moment: what a test wants to be as before when something has ended.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace clustar::tests {
+
+inline std::size_t entries_of(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+inline std::size_t open_descriptors() { return entries_of("/proc/self/fd"); }
+inline std::size_t running_threads() { return entries_of("/proc/self/task"); }
+
+inline std::size_t resident_kib() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t all = 0, resident = 0;  // pages
+  in >> all >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
+}
+
+}  // namespace clustar::tests
