@@ -26,8 +26,10 @@ def train(options, name, backend, transport, port):
     environment = {**os.environ, "MASTER_ADDR": "10.88.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(options.hosts),
                    "GLOO_SOCKET_IFNAME": "eth0", "CLUSTAR_SOCKET_IFNAME": "eth0", "CLUSTAR_TRANSPORT": transport,
                    "OMP_NUM_THREADS": "1"}
+    built = os.path.join(os.path.dirname(os.path.abspath(options.clustar)), "..", "lib", "python")
+    environment.setdefault("PYTHONPATH", built)
     ranks = [subprocess.Popen([options.clustar, "fabric", "exec", "--name", name, str(rank), "--", options.python, EXAMPLE,
-                               "--backend", backend, "--data", options.data, "--steps", str(options.steps),
+                               "--json", "--backend", backend, "--data", options.data, "--steps", str(options.steps),
                                "--batch", str(options.batch), "--width", str(options.width)],
                               env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
              for rank in range(options.hosts)]

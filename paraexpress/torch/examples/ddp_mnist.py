@@ -4,7 +4,7 @@
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 RANK=0 WORLD_SIZE=2 ddp_mnist.py --backend clustar --data FOLDER
 
 FOLDER has MNIST's files in IDX form, .gz or not; without the training files those of the test set are taken, split.
-Prints one line of JSON per rank: losses of the steps, seconds of the steps, accuracy.
+Rank 0 prints how it went; with --json each rank prints a line of JSON: losses and seconds of the steps, accuracy.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import gzip
 import json
 import os
 import struct
+import sys
 import time
 
 import torch
@@ -50,12 +51,19 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="images per rank and step")
     parser.add_argument("--width", type=int, default=512, help="of the two hidden layers")
     parser.add_argument("--codec", choices=["top-k", "one-bit"], help="a communication hook of clustar_torch.hooks")
+    parser.add_argument("--json", action="store_true", help="every step's loss and seconds, a line of each rank")
     options = parser.parse_args()
     if options.backend == "clustar" or options.codec:
-        import clustar_torch  # registers the backend
+        try:
+            import clustar_torch  # registers the backend
+        except ModuleNotFoundError:
+            sys.exit("ddp_mnist: no module clustar_torch; PYTHONPATH=build/release/lib/python finds the one that was built")
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    (images, labels), (test_images, test_labels) = load(options.data)
+    try:
+        (images, labels), (test_images, test_labels) = load(options.data)
+    except OSError as error:
+        parser.error(f"--data: {error.filename}: {error.strerror}; allowed: a folder with MNIST's files in IDX form")
     dist.init_process_group(options.backend)
     rank, ranks = dist.get_rank(), dist.get_world_size()
     width = options.width
@@ -77,9 +85,15 @@ def main():
         optimizer.step()
         losses.append(loss.item())
         seconds.append(time.perf_counter() - begin)
+        if rank == 0 and not options.json and (step + 1) % max(1, options.steps // 10) == 0:
+            print(f"step {step + 1} of {options.steps}: loss {loss.item():.3f}", flush=True)
     with torch.no_grad():
         right = (net(test_images).argmax(1) == test_labels).float().mean().item()
-    print(json.dumps({"rank": rank, "losses": losses, "seconds": seconds, "accuracy": right}), flush=True)
+    if options.json:
+        print(json.dumps({"rank": rank, "losses": losses, "seconds": seconds, "accuracy": right}), flush=True)
+    elif rank == 0:
+        median = sorted(seconds)[len(seconds) // 2]
+        print(f"{options.backend}, {ranks} ranks: {100 * right:.1f} % right, {1000 * median:.1f} ms a step (median)", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
