@@ -60,7 +60,7 @@ struct Span {
 };
 struct Lane {
   std::string label{};
-  std::vector<Span> spans{};  // none overlaps another
+  std::vector<Span> spans{};  // drawn in their order
 };
 // Lanes below each other on one scale from 0.
 std::string lane_chart(const std::string& title, const std::string& x_label, const std::vector<Lane>& lanes);

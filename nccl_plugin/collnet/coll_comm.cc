@@ -172,8 +172,11 @@ void CollComm::dereg_mr(CollMemory* memory) {
   std::unique_lock lock(mutex_);
   const auto found = std::ranges::find(memories_, memory, &std::unique_ptr<CollMemory>::get);
   if (found == memories_.end()) return;
-  const bool busy =
-      std::ranges::any_of(requests_, [&](const auto& request) { return overlap(request->used_, memory->memory); });
+  bool busy = false;
+  for (const auto& request : requests_) {
+    if (!overlap(request->used_, memory->memory)) continue;
+    busy = request->taken_back_ = true;
+  }
   if (busy) {
     lock.unlock();
     abort("it took back memory while an operation was under way there");
@@ -282,6 +285,7 @@ Result<CollRequest*> CollComm::reduce_scatter(const CollRange& send, const CollR
   const auto room = take_room(window.bytes);
   request->room_ = room;
   if (window.bytes > 0) std::memcpy(room.data(), send.data, window.bytes);
+  request->used_ = {recv.data, own.bytes};
   request->result_ = room.subspan(own.begin, own.bytes);
   request->result_to_ = recv.data;
   tell(Started::kReduceScatter, how, window.bytes, window);
@@ -315,6 +319,10 @@ Result<bool> CollComm::test(CollRequest* request) {
       return tl::unexpected(why);
     }
     request->operations_.pop_back();
+  }
+  if (request->taken_back_) {
+    finish(request);
+    return fail(ErrorCode::kInvalidUsage, "memory of the operation was deregistered before its end");
   }
   if (!request->result_.empty()) std::memcpy(request->result_to_, request->result_.data(), request->result_.size());
   finish(request);

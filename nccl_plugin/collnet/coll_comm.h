@@ -48,13 +48,14 @@ class CollRequest {
   CollComm& owner_;
   const std::size_t bytes_;
   std::vector<std::unique_ptr<paraexpress::Operation>> operations_{};
-  // NCCL's memory that the engine uses itself.
+  // NCCL's memory that is written, by the engine itself or at the end.
   std::span<std::byte> used_{};
   // Of the comm, as long as the request: where the engine works instead.
   std::span<std::byte> room_{};
   // Copied to NCCL's memory at the end.
   std::span<const std::byte> result_{};
   std::byte* result_to_ = nullptr;
+  bool taken_back_ = false;  // NCCL's memory, before the end
 };
 
 // Thread rule: any thread. NCCL's progress thread starts and tests, its service thread registers.

@@ -145,7 +145,7 @@ int register_memory(CollComm& comm, const char* call, const Result<gdr::MemoryRe
 }
 
 transport::DeviceProperties device_of(const CollComm& comm) {
-  return collnet_properties(comm.plugin(), static_cast<std::size_t>(comm.options().device));
+  return comm.plugin().properties(static_cast<std::size_t>(comm.options().device));
 }
 
 }  // namespace
@@ -199,7 +199,7 @@ std::optional<NetDevice> collnet_device(int device) {
   const auto plugin = current_plugin();
   auto found = net_device(device);
   if (!plugin || !found || !offers_collnet(*plugin)) return std::nullopt;
-  found->properties = collnet_properties(*plugin, static_cast<std::size_t>(device));
+  found->properties = plugin->properties(static_cast<std::size_t>(device));
   return found;
 }
 

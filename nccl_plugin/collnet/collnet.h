@@ -19,7 +19,7 @@ int collnet_finalize(void* context);
 int collnet_devices(int* count);
 // The net plugin's devices, by the same numbers: NCCL has one node of its topology for both.
 std::optional<NetDevice> collnet_device(int device);
-// More in one call is refused.
+// What NCCL is told that one call may have.
 inline constexpr std::size_t kMostCollBytes = std::size_t{1} << 30;
 
 int collnet_listen(void* context, int device, void* handle, void** listen_comm);

@@ -44,10 +44,6 @@ std::string collnet_summary(const PluginState& plugin) {
       offered_reductions());
 }
 
-transport::DeviceProperties collnet_properties(const PluginState& plugin, std::size_t device) {
-  return plugin.properties(device);
-}
-
 transport::ChannelOptions collnet_channel(const PluginState& plugin, std::uint64_t comm_id, int rank) {
   transport::ChannelOptions channel;
   channel.comm_id = comm_id;

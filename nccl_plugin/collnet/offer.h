@@ -14,9 +14,6 @@ namespace clustar::nccl_plugin {
 bool offers_collnet(const PluginState& plugin);
 // In one line for people, why or why not. Empty: nobody asked.
 std::string collnet_summary(const PluginState& plugin);
-// `device` < device_count(). What the net plugin says, but for the memory: NCCL has one node of its topology for both,
-// and what the collective network says of it comes first (NCCL v2.28.9 src/graph/topo.cc ncclTopoGetSystem).
-transport::DeviceProperties collnet_properties(const PluginState& plugin, std::size_t device);
 // Of its connections. They lose nothing, whatever the communicator opted in to: no ledger of losses knows of them.
 // `rank`: -1 where it is not known yet; `comm_id`: 0 likewise.
 transport::ChannelOptions collnet_channel(const PluginState& plugin, std::uint64_t comm_id, int rank);

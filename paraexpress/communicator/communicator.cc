@@ -90,7 +90,10 @@ Result<void> TheCommunicator::set_up(transport::Transport& transport, const AllG
   tasks_ = std::make_unique<Tasks>(*engine_, mesh_.get());
   if (mesh_ != nullptr) {
     auto lines = Lines::open(*mesh_, {options_.rank, options_.ranks,
-                                      [this](Member from, const Standing& theirs) { tasks_->heard(from, theirs); }});
+                                      [this](Member from, const Standing& theirs) { tasks_->heard(from, theirs); },
+                                      [this](const std::string& why) {
+                                        tasks_->fail_all({ErrorCode::kInvalidUsage, why});
+                                      }});
     if (!lines) return tl::unexpected(lines.error());
     lines_ = std::move(*lines);
     tasks_->set_lines(lines_.get());

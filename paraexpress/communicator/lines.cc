@@ -58,7 +58,8 @@ void Lines::begin(Message& message) {
                      fmt::format("a message {} rank {}; allowed: the ranks 0 to {} but {}, itself",
                                  message.sends ? "to" : "from", message.peer, options_.ranks - 1, options_.self)});
   }
-  const bool gone = message.peer != kAnyMember && (peers_[message.peer].gone || peers_[message.peer].left);
+  const bool any = message.peer == kAnyMember;
+  const bool gone = any ? alone() : peers_[message.peer].gone || peers_[message.peer].left;
   if (message.sends) {
     Peer& peer = peers_[message.peer];
     if (gone)
@@ -72,10 +73,32 @@ void Lines::begin(Message& message) {
   if (auto offer = matching_.want(want)) return accept(message, std::move(*offer));
   if (gone) {
     matching_.withdraw(want.id);
+    if (any) return end(message, Error{ErrorCode::kRemote, "all other ranks have left"});
     const Peer& peer = peers_[message.peer];
     return end(message, peer.gone.value_or(Error{ErrorCode::kRemote, fmt::format("rank {} has left", message.peer)}));
   }
   wanting_.emplace(want.id, &message);
+}
+
+void Lines::begun(std::uint64_t collective) {
+  begun_ = std::max(begun_, collective);
+  look_for_stray_offers();
+}
+
+void Lines::look_for_stray_offers() {
+  const Offer* const stray = matching_.stray(begun_);
+  if (stray == nullptr) return;
+  options_.contradiction(fmt::format(
+      "rank {} sends in its collective {}, {}, what this rank does not expect there; all ranks must start the same "
+      "operations in the same order, with the same root",
+      stray->from, stray->key.number, name_of(stray->key.use)));
+}
+
+bool Lines::alone() const {
+  for (Member peer = 0; peer < options_.ranks; ++peer) {
+    if (peer != options_.self && !peers_[peer].gone && !peers_[peer].left) return false;
+  }
+  return true;
 }
 
 bool Lines::withdraw(Message& message) {
@@ -131,7 +154,8 @@ void Lines::hear_offer(Member peer, const Note& note, std::span<const std::byte>
     matching_.withdraw(vain->id);
     contradicted(*wanted(vain->id), offer);
   }
-  if (const auto want = matching_.offer(offer)) accept(*wanted(want->id), std::move(offer));
+  if (const auto want = matching_.offer(offer)) return accept(*wanted(want->id), std::move(offer));
+  look_for_stray_offers();
 }
 
 Result<void> Lines::hear(Member from, std::span<const std::byte> message) {
@@ -332,7 +356,7 @@ void Lines::left(Member from) {
   Peer& peer = peers_[from];
   peer.left = true;
   const Error error{ErrorCode::kRemote, fmt::format("rank {} has left", from)};
-  for (const Want& want : matching_.take_wants_of(from, false)) end(*wanted(want.id), error);
+  for (const Want& want : matching_.take_wants_of(from, alone())) end(*wanted(want.id), error);
   for (const auto& [id, message] : peer.offered) end(*message, error);
   peer.offered.clear();
 }

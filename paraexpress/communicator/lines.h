@@ -43,6 +43,8 @@ struct LinesOptions {
   std::uint32_t ranks = 1;
   // Another rank is in this collective, and it does not end. Called in advance().
   std::function<void(Member from, const Standing&)> heard{};
+  // Ranks are in different collectives, as `why` says. Called in advance() and begun().
+  std::function<void(const std::string& why)> contradiction{};
 };
 
 // Thread rule: one thread at a time.
@@ -52,6 +54,8 @@ class Lines {
   static Result<std::unique_ptr<Lines>> open(Mesh& mesh, LinesOptions options);
 
   void begin(Message& message);
+  // All messages of this collective, and of those before, have begun.
+  void begun(std::uint64_t collective);
   // A receive that nothing was offered to: it has not ended, and will not. False: it goes on.
   bool withdraw(Message& message);
   // This collective does not end: all others learn of it.
@@ -104,6 +108,8 @@ class Lines {
   void contradicted(Message& message, const Offer& offer);
   void lose(Member peer, Error error);
   void left(Member peer);
+  bool alone() const;  // all others are gone, or have left
+  void look_for_stray_offers();
   Message* wanted(std::uint64_t id);
 
   Mesh& mesh_;
@@ -114,7 +120,8 @@ class Lines {
   Matching matching_{};
   std::map<std::uint64_t, Message*> wanting_{};  // receives that wait for an offer
   std::uint64_t next_want_ = 0;
-  std::size_t open_ = 0;  // messages, and notes that are not sent
+  std::uint64_t begun_ = 0;  // collectives up to this one
+  std::size_t open_ = 0;     // messages, and notes that are not sent
 };
 
 }  // namespace clustar::paraexpress

@@ -24,16 +24,22 @@ class Staging {
     std::unique_ptr<Registered> registered{};  // where it was registered with a mesh
   };
   using Register = std::function<Result<void>(Block&)>;
+  using Unregister = std::function<void(Block&)>;
+  static constexpr std::size_t kMostKept = 256ull << 20;  // bytes that nobody uses
 
-  explicit Staging(Register add) : register_(std::move(add)) {}
-  // At least so many bytes. The block stays this pool's, and at its place, until the pool is gone.
+  Staging(Register add, Unregister remove) : register_(std::move(add)), unregister_(std::move(remove)) {}
+  // At least so many bytes. The block stays this pool's, and at its place, until it is given back.
   Result<Block*> take(std::size_t bytes);
-  void give_back(Block* block) { free_.push_back(block); }
+  // What nobody has used for longest goes, beyond kMostKept.
+  void give_back(Block* block);
+  // What a block of at least so many bytes has.
+  static std::size_t rounded(std::size_t bytes);
 
  private:
   const Register register_;
+  const Unregister unregister_;
   std::vector<std::unique_ptr<Block>> all_{};
-  std::vector<Block*> free_{};
+  std::vector<Block*> free_{};  // the latest last
 };
 
 }  // namespace clustar::paraexpress

@@ -9,9 +9,9 @@
 namespace clustar::paraexpress {
 namespace {
 
-constexpr std::size_t kMostRunning = 16;             // the engine runs a few of them at once
-constexpr std::size_t kMostStaged = 256ull << 20;    // bytes, unless one alone needs more
-constexpr auto kPatience = std::chrono::seconds(2);  // before others are asked whether they take it for the same
+constexpr std::size_t kMostRunning = 16;                 // the engine runs a few of them at once
+constexpr std::size_t kMostStaged = Staging::kMostKept;  // bytes, unless one alone needs more
+constexpr auto kPatience = std::chrono::seconds(2);      // before others are asked whether they take it for the same
 
 Standing standing_of(const Task& task, std::uint64_t number) {
   const bool exchange = task.kind == TaskKind::kExchange;
@@ -32,14 +32,17 @@ bool all_ended(const std::deque<Message>& messages) {
 
 Tasks::Tasks(Engine& engine, Mesh* mesh)
     : engine_(engine),
-      engine_memory_([&engine](Staging::Block& block) { return engine.add_memory(block.memory.get(), block.bytes); }),
-      lines_memory_([mesh](Staging::Block& block) -> Result<void> {
-        if (mesh == nullptr) return {};
-        auto registered = mesh->reg_mr(block.memory.get(), block.bytes);
-        if (!registered) return tl::unexpected(registered.error());
-        block.registered = std::move(*registered);
-        return {};
-      }) {}
+      engine_memory_([&engine](Staging::Block& block) { return engine.add_memory(block.memory.get(), block.bytes); },
+                     [&engine](Staging::Block& block) { (void)engine.remove_memory(block.memory.get(), block.bytes); }),
+      lines_memory_(
+          [mesh](Staging::Block& block) -> Result<void> {
+            if (mesh == nullptr) return {};
+            auto registered = mesh->reg_mr(block.memory.get(), block.bytes);
+            if (!registered) return tl::unexpected(registered.error());
+            block.registered = std::move(*registered);
+            return {};
+          },
+          [](Staging::Block& block) { block.registered.reset(); }) {}
 
 void Tasks::add(Task task) {
   auto one = std::make_unique<Running>();
@@ -72,7 +75,7 @@ Tasks::Instant Tasks::next() const {
   for (const auto& one : queue_) first = std::min(first, one->task.deadline);
   for (const auto& one : running_) {
     first = std::min(first, one->task.deadline);
-    if (lines_ != nullptr && one->number > asked_about_) first = std::min(first, one->since + kPatience);
+    if (lines_ != nullptr && !one->asked) first = std::min(first, one->since + kPatience);
   }
   for (const auto& one : exchanges_) first = std::min(first, one->task.deadline);
   return first;
@@ -97,7 +100,8 @@ bool Tasks::may_start(const Running& one) const {
              return other->task.kind == TaskKind::kExchange && other->number < one.number;
            });
   }
-  return running_.empty() || (running_.size() < kMostRunning && staged_ + one.task.staged <= kMostStaged);
+  return running_.empty() ||
+         (running_.size() < kMostRunning && staged_ + Staging::rounded(one.task.staged) <= kMostStaged);
 }
 
 bool Tasks::start_collectives() {
@@ -113,10 +117,10 @@ bool Tasks::start_collectives() {
 
 void Tasks::start_operation(Running& one) {
   const Task& task = one.task;
-  staged_ += task.staged;
   auto block = engine_memory_.take(std::max<std::size_t>(task.staged, 1));
   if (!block) return fail_all(block.error());
   one.block = *block;
+  staged_ += one.block->bytes;
   if (!copy(task.fill, one)) return;
   std::byte* const memory = one.block->memory.get();
   switch (task.kind) {
@@ -152,7 +156,7 @@ bool Tasks::end_operations() {
       break;
     }
     if (!copy(one.task.take, one)) break;
-    staged_ -= one.task.staged;
+    staged_ -= one.block->bytes;
     engine_memory_.give_back(one.block);
     const auto over = std::move(*at);
     at = running_.erase(at);
@@ -191,6 +195,7 @@ void Tasks::start_exchange(std::unique_ptr<Running> one) {
       message.error = Error{ErrorCode::kInvalidArgument, "a message to or from a rank, where there is one rank"};
     }
   }
+  if (lines_ != nullptr && task.kind == TaskKind::kExchange) lines_->begun(kept.number);
 }
 
 bool Tasks::end_exchanges() {
@@ -205,6 +210,10 @@ bool Tasks::end_exchanges() {
       continue;
     }
     moved = true;
+    if (bad != one.messages.end() && one.task.kind == TaskKind::kExchange) {
+      fail_all({bad->error->code, fmt::format("{}: {}", one.task.name, bad->error->message)});
+      break;
+    }
     if (bad == one.messages.end() && !copy(one.task.take, one)) break;
     auto over = std::move(*at);
     at = exchanges_.erase(at);
@@ -224,15 +233,16 @@ bool Tasks::end_exchanges() {
   return moved;
 }
 
-// The engine's collectives end in order, so one that is late ends all. Messages are independent of each other.
+// Collectives are the same on all ranks, so one that is late ends all. Messages are independent of each other.
 void Tasks::end_late(Instant now) {
   const auto late = [now](const auto& one) { return one->task.deadline <= now; };
   const auto text = [now](const Running& one) {
     return fmt::format("it did not end within its timeout, {:.3g} s",
                        std::chrono::duration<double>(now - one.since).count());
   };
-  for (const auto* list : {&running_}) {
-    const auto at = std::ranges::find_if(*list, late);
+  const auto late_collective = [&](const auto& one) { return late(one) && one->task.kind != TaskKind::kMessage; };
+  for (const auto* list : {&running_, &exchanges_}) {
+    const auto at = std::ranges::find_if(*list, late_collective);
     if (at != list->end()) return fail_all({ErrorCode::kRemote, fmt::format("{}: {}", (*at)->task.name, text(**at))});
   }
   const auto queued = std::ranges::find_if(queue_, late);
@@ -254,12 +264,13 @@ void Tasks::end_late(Instant now) {
 
 void Tasks::look_for_strays(Instant now) {
   if (lines_ == nullptr) return;
-  for (const auto& one : running_) {
-    if (now - one->since < kPatience) return;
-    told_ = true;
-    if (one->number <= asked_about_) continue;
-    asked_about_ = one->number;
-    lines_->tell(standing_of(one->task, one->number));
+  for (const auto* list : {&running_, &exchanges_}) {
+    for (const auto& one : *list) {
+      if (one->task.kind == TaskKind::kMessage || now - one->since < kPatience) continue;
+      if (list == &running_) told_ = true;
+      if (std::exchange(one->asked, true)) continue;
+      lines_->tell(standing_of(one->task, one->number));
+    }
   }
 }
 

@@ -44,6 +44,7 @@ class Tasks {
     Task task{};
     std::uint64_t number = 0;  // of a collective
     Instant since{};
+    bool asked = false;  // others were told of it
     Staging::Block* block = nullptr;
     std::unique_ptr<Operation> operation{};
     std::deque<Message> messages{};
@@ -67,11 +68,10 @@ class Tasks {
   std::list<std::unique_ptr<Running>> running_{};    // begun, in the order of their starts
   std::list<std::unique_ptr<Running>> exchanges_{};  // under way
   std::list<std::unique_ptr<Running>> abandoned_{};  // failed; messages of theirs still use their memory
-  std::size_t staged_ = 0;                           // bytes of running_
+  std::size_t staged_ = 0;                           // bytes of running_'s blocks
   std::uint64_t last_number_ = 0;
   Standings standings_{};
-  std::uint64_t asked_about_ = 0;  // the last collective that others were told of
-  bool told_ = false;              // one does not end, so others may have something to say
+  bool told_ = false;  // one does not end, so others may have something to say
   std::optional<Error> failed_{};
 };
 

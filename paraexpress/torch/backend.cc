@@ -1,7 +1,10 @@
 #include "paraexpress/torch/backend.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -23,10 +26,16 @@ Living& living() {
   return *one;
 }
 
+// A user may mean "no timeout" by one that no clock can count to.
+Backend::Timeout bounded(Backend::Timeout timeout) {
+  constexpr Backend::Timeout kLongest = std::chrono::hours(24 * 365 * 10);
+  return std::min(timeout, kLongest);
+}
+
 }  // namespace
 
 Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Timeout timeout)
-    : Base(rank, size), timeout_(timeout) {
+    : Base(rank, size), timeout_(bounded(timeout)), process_(getpid()) {
   const auto throw_error = [](const Error& error) { TORCH_CHECK(false, "clustar: ", error.message); };
   auto transport = paraexpress::OwnTransport::choose(rank);
   if (!transport) throw_error(transport.error());
@@ -36,9 +45,9 @@ Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Time
   options.ranks = static_cast<std::uint32_t>(size);
   options.device = transport_->device();
   options.job = transport_->job();
-  options.setup = timeout;
-  auto made = paraexpress::Communicator::create(transport_->transport(), meet_at(std::move(store), rank, size, timeout),
-                                                options);
+  options.setup = timeout_;
+  auto made = paraexpress::Communicator::create(transport_->transport(),
+                                                meet_at(std::move(store), rank, size, timeout_), options);
   if (!made) throw_error(made.error());
   communicator_ = std::move(*made);
 #if TORCH_VERSION_MAJOR < 2
@@ -48,14 +57,19 @@ Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Time
   living().all.insert(this);
 }
 
-Backend::~Backend() { close(); }
+Backend::~Backend() {
+  close();
+  if (getpid() == process_) return;
+  (void)communicator_.release();
+  (void)transport_.release();
+}
 
 void Backend::close() {
   {
     const std::lock_guard lock(living().mutex);
     living().all.erase(this);
   }
-  if (communicator_ != nullptr) communicator_->close();
+  if (communicator_ != nullptr && getpid() == process_) communicator_->close();
 }
 
 void close_all() {
@@ -71,12 +85,14 @@ void close_all() {
 }
 
 WorkPtr Backend::start(const Call& call, Task task, const Tensors& inputs, Tensors outputs) {
+  for (const at::Tensor& output : outputs) {
+    TORCH_CHECK(!task.take || at::has_internal_overlap(output) != at::MemOverlap::Yes, call.name,
+                ": an output whose elements share memory, as expand() makes them; allowed: others, clone() makes one");
+  }
   const Timeout timeout = call.timeout > Timeout::zero() ? call.timeout : timeout_;
   auto work = c10::make_intrusive<Work>(getRank(), call.type, call.name, inputs, std::move(outputs));
   task.name = call.name;
-  // A user may mean "no timeout" by one that no clock can count to.
-  constexpr Timeout kLongest = std::chrono::hours(24 * 365 * 10);
-  task.deadline = std::chrono::steady_clock::now() + std::min(timeout, kLongest);
+  task.deadline = std::chrono::steady_clock::now() + bounded(timeout);
   task.ended = [work](const Result<paraexpress::Member>& outcome) { work->complete(outcome); };
   const std::lock_guard lock(order_);
   communicator_->start(std::move(task));
@@ -84,7 +100,7 @@ WorkPtr Backend::start(const Call& call, Task task, const Tensors& inputs, Tenso
 }
 
 void Backend::check_root(const char* name, std::int64_t root) const {
-  TORCH_CHECK(root >= 0 && root < getSize(), "clustar: ", name, ": root ", root, "; allowed: 0 to ", getSize() - 1);
+  TORCH_CHECK(root >= 0 && root < getSize(), name, ": root ", root, "; allowed: 0 to ", getSize() - 1);
 }
 
 WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -126,14 +142,14 @@ WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
 WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const Call call{"clustar:all_gather", c10d::OpType::ALLGATHER, options.timeout};
   const at::Tensor& input = only(call.name, inputs);
-  TORCH_CHECK(outputs.size() == 1, "clustar: all_gather: ", outputs.size(), " lists of outputs; allowed: 1");
+  TORCH_CHECK(outputs.size() == 1, "clustar:all_gather: ", outputs.size(), " lists of outputs; allowed: 1");
   return gather_all(call, outputs[0], input);
 }
 
 WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   const Call call{"clustar:all_gather_into_tensor", c10d::OpType::_ALLGATHER_BASE, options.timeout};
   check_tensors(call.name, {output, input}, false);
-  TORCH_CHECK(output.numel() == input.numel() * getSize(), "clustar: all_gather_into_tensor: an output of ",
+  TORCH_CHECK(output.numel() == input.numel() * getSize(), "clustar:all_gather_into_tensor: an output of ",
               output.numel(), " elements; allowed: ", getSize(), " times the input's ", input.numel());
   Task task;
   task.kind = TaskKind::kAllGather;

@@ -42,7 +42,7 @@ class Backend : public Base {
   const std::string getBackendName() const override { return "clustar"; }
   // All operations under way fail, on all ranks.
   void abort_all(const std::string& why) { communicator_->abort(why); }
-  // Without Python's lock. Operations under way fail.
+  // Without Python's lock. Operations under way fail. Nothing in the child of a fork.
   void close();
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -87,7 +87,8 @@ class Backend : public Base {
   std::unique_ptr<paraexpress::OwnTransport> transport_{};  // outlives the communicator
   std::unique_ptr<paraexpress::Communicator> communicator_{};
   const Timeout timeout_;
-  std::mutex order_{};  // of the starts
+  const pid_t process_;  // that made it: in the child of a fork its thread does not exist
+  std::mutex order_{};   // of the starts
 };
 
 // Of the process, in any order: closes those that are there. Without Python's lock.

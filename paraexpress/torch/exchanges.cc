@@ -22,18 +22,18 @@ Tensors split(const char* name, const char* which, const at::Tensor& tensor, con
   check_tensor(name, tensor);
   std::vector<std::int64_t> sizes = splits;
   if (sizes.empty()) {
-    TORCH_CHECK(rows_of(tensor) % ranks == 0, "clustar: ", name, ": ", rows_of(tensor), " rows of the ", which, " for ",
-                ranks, " ranks; allowed: a multiple, or sizes of the splits");
+    TORCH_CHECK(rows_of(tensor) % ranks == 0, name, ": ", rows_of(tensor), " rows of the ", which, " for ", ranks,
+                " ranks; allowed: a multiple, or sizes of the splits");
     sizes.assign(static_cast<std::size_t>(ranks), rows_of(tensor) / ranks);
   }
-  TORCH_CHECK(static_cast<int>(sizes.size()) == ranks, "clustar: ", name, ": ", sizes.size(), " splits of the ", which,
+  TORCH_CHECK(static_cast<int>(sizes.size()) == ranks, name, ": ", sizes.size(), " splits of the ", which,
               "; allowed: one per rank, ", ranks);
   const auto all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   for (const std::int64_t size : sizes) {
-    TORCH_CHECK(size >= 0, "clustar: ", name, ": a split of ", size, " rows; allowed: 0 and more");
+    TORCH_CHECK(size >= 0, name, ": a split of ", size, " rows; allowed: 0 and more");
   }
-  TORCH_CHECK(all == rows_of(tensor), "clustar: ", name, ": splits of ", all, " rows in all, where the ", which,
-              " has ", rows_of(tensor), "; allowed: all rows");
+  TORCH_CHECK(all == rows_of(tensor), name, ": splits of ", all, " rows in all, where the ", which, " has ",
+              rows_of(tensor), "; allowed: all rows");
   if (tensor.dim() == 0) return {tensor};
   const auto views = tensor.detach().split_with_sizes(sizes, 0);
   return {views.begin(), views.end()};
@@ -50,15 +50,16 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c1
   Task task;
   task.kind = TaskKind::kExchange;
   task.use = Use::kGather;
+  task.root = root;
   if (rank != root) {
-    TORCH_CHECK(outputs.empty(), "clustar: gather: outputs at rank ", rank, "; allowed: at the root, rank ", root);
+    TORCH_CHECK(outputs.empty(), "clustar:gather: outputs at rank ", rank, "; allowed: at the root, rank ", root);
     task.staged = each;
     task.fill = [input](std::byte* memory) { copy_out(input, memory); };
     task.transfers = {{true, root, 0, each}};
     return start(call, std::move(task), inputs, {});
   }
   TORCH_CHECK(outputs.size() == 1 && static_cast<int>(outputs[0].size()) == getSize(),
-              "clustar: gather: the root's outputs are not one list of ", getSize(), " tensors, one per rank");
+              "clustar:gather: the root's outputs are not one list of ", getSize(), " tensors, one per rank");
   check_tensors(call.name, outputs[0], true);
   check_tensors(call.name, {outputs[0][0], input}, true);
   task.staged = each * outputs[0].size();
@@ -81,15 +82,16 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c
   Task task;
   task.kind = TaskKind::kExchange;
   task.use = Use::kScatter;
+  task.root = root;
   task.take = [output, at = rank == root ? rank * each : 0](std::byte* memory) { copy_in(memory + at, output); };
   if (rank != root) {
-    TORCH_CHECK(inputs.empty(), "clustar: scatter: inputs at rank ", rank, "; allowed: at the root, rank ", root);
+    TORCH_CHECK(inputs.empty(), "clustar:scatter: inputs at rank ", rank, "; allowed: at the root, rank ", root);
     task.staged = each;
     task.transfers = {{false, root, 0, each}};
     return start(call, std::move(task), {}, outputs);
   }
   TORCH_CHECK(inputs.size() == 1 && static_cast<int>(inputs[0].size()) == getSize(),
-              "clustar: scatter: the root's inputs are not one list of ", getSize(), " tensors, one per rank");
+              "clustar:scatter: the root's inputs are not one list of ", getSize(), " tensors, one per rank");
   check_tensors(call.name, inputs[0], true);
   check_tensors(call.name, {inputs[0][0], output}, true);
   task.staged = each * inputs[0].size();
@@ -113,7 +115,7 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
 WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   const Call call{"clustar:all_to_all", c10d::OpType::ALLTOALL, options.timeout};
   for (const Tensors* list : {&outputs, &inputs}) {
-    TORCH_CHECK(static_cast<int>(list->size()) == getSize(), "clustar: all_to_all: ", list->size(),
+    TORCH_CHECK(static_cast<int>(list->size()) == getSize(), "clustar:all_to_all: ", list->size(),
                 " tensors; allowed: one per rank, ", getSize());
     check_tensors(call.name, *list, false);
   }
@@ -150,9 +152,9 @@ WorkPtr Backend::exchange(const Call& call, const Tensors& outputs, const Tensor
 WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
   const Call call{"clustar:send", c10d::OpType::SEND, {}};
   const at::Tensor tensor = only(call.name, tensors);
-  TORCH_CHECK(to >= 0 && to < getSize() && to != getRank(), "clustar: send to rank ", to, "; allowed: 0 to ",
+  TORCH_CHECK(to >= 0 && to < getSize() && to != getRank(), "clustar:send to rank ", to, "; allowed: 0 to ",
               getSize() - 1, ", but not ", getRank(), ", this rank");
-  TORCH_CHECK(tag >= 0, "clustar: send with tag ", tag, "; allowed: 0 and more");
+  TORCH_CHECK(tag >= 0, "clustar:send with tag ", tag, "; allowed: 0 and more");
   Task task;
   task.kind = TaskKind::kMessage;
   task.tag = static_cast<std::uint64_t>(tag);
@@ -175,8 +177,8 @@ WorkPtr Backend::receive(const Call& call, const Tensors& tensors, Member from, 
 }
 
 WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
-  TORCH_CHECK(from >= 0 && from < getSize() && from != getRank(), "clustar: receive from rank ", from,
-              "; allowed: 0 to ", getSize() - 1, ", but not ", getRank(), ", this rank");
+  TORCH_CHECK(from >= 0 && from < getSize() && from != getRank(), "clustar:recv from rank ", from, "; allowed: 0 to ",
+              getSize() - 1, ", but not ", getRank(), ", this rank");
   return receive({"clustar:recv", c10d::OpType::RECV, {}}, tensors, static_cast<Member>(from), tag);
 }
 

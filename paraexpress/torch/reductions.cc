@@ -98,7 +98,7 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   const Call call{"clustar:reduce_scatter", c10d::OpType::REDUCE_SCATTER, options.timeout};
   const at::Tensor& output = only(call.name, outputs);
   TORCH_CHECK(inputs.size() == 1 && static_cast<int>(inputs[0].size()) == getSize(),
-              "clustar: reduce_scatter: the inputs are not one list of ", getSize(), " tensors, one per rank");
+              "clustar:reduce_scatter: the inputs are not one list of ", getSize(), " tensors, one per rank");
   return reduce_scattered(call, output, inputs[0], options.reduceOp);
 }
 
@@ -106,8 +106,8 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::ReduceScatterOptions& options) {
   const Call call{"clustar:reduce_scatter_tensor", c10d::OpType::_REDUCE_SCATTER_BASE, options.timeout};
   check_tensors(call.name, {output, input}, false);
-  TORCH_CHECK(input.numel() == output.numel() * getSize(), "clustar: reduce_scatter_tensor: an input of ",
-              input.numel(), " elements; allowed: ", getSize(), " times the output's ", output.numel());
+  TORCH_CHECK(input.numel() == output.numel() * getSize(), "clustar:reduce_scatter_tensor: an input of ", input.numel(),
+              " elements; allowed: ", getSize(), " times the output's ", output.numel());
   return reduce_scattered(call, output, {input}, options.reduceOp);
 }
 

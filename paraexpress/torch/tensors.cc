@@ -28,26 +28,26 @@ std::optional<DataType> engine_type(at::ScalarType type) {
 }  // namespace
 
 void check_tensor(const char* name, const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.defined(), "clustar: ", name, ": an undefined tensor; allowed: dense CPU tensors");
-  TORCH_CHECK(tensor.layout() == at::kStrided, "clustar: ", name, ": a tensor of layout ", tensor.layout(),
+  TORCH_CHECK(tensor.defined(), name, ": an undefined tensor; allowed: dense CPU tensors");
+  TORCH_CHECK(tensor.layout() == at::kStrided, name, ": a tensor of layout ", tensor.layout(),
               "; allowed: dense (strided) CPU tensors");
-  TORCH_CHECK(tensor.device().is_cpu(), "clustar: ", name, ": a tensor on ", tensor.device(),
+  TORCH_CHECK(tensor.device().is_cpu(), name, ": a tensor on ", tensor.device(),
               "; allowed: CPU tensors, .cpu() makes one");
 }
 
 void check_tensors(const char* name, const std::vector<at::Tensor>& tensors, bool sizes) {
-  TORCH_CHECK(!tensors.empty(), "clustar: ", name, ": no tensor; allowed: 1 or more");
+  TORCH_CHECK(!tensors.empty(), name, ": no tensor; allowed: 1 or more");
   for (const at::Tensor& tensor : tensors) {
     check_tensor(name, tensor);
-    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "clustar: ", name, ": tensors of types ",
-                tensors[0].scalar_type(), " and ", tensor.scalar_type(), "; allowed: all of one type");
-    TORCH_CHECK(!sizes || tensor.numel() == tensors[0].numel(), "clustar: ", name, ": tensors of sizes ",
-                tensors[0].sizes(), " and ", tensor.sizes(), "; allowed: all of one size");
+    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), name, ": tensors of types ", tensors[0].scalar_type(),
+                " and ", tensor.scalar_type(), "; allowed: all of one type");
+    TORCH_CHECK(!sizes || tensor.numel() == tensors[0].numel(), name, ": tensors of sizes ", tensors[0].sizes(),
+                " and ", tensor.sizes(), "; allowed: all of one size");
   }
 }
 
 const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "clustar: ", name, ": ", tensors.size(), " tensors; allowed: 1 per rank");
+  TORCH_CHECK(tensors.size() == 1, name, ": ", tensors.size(), " tensors; allowed: 1 per rank");
   check_tensor(name, tensors[0]);
   return tensors[0];
 }
@@ -79,7 +79,7 @@ void copy_in(const std::byte* memory, const at::Tensor& tensor) {
 ReductionPlan plan_reduction(const char* name, const ReduceOp& op, at::ScalarType type) {
   ReductionPlan plan;
   const bool real = at::isFloatingType(type), complex = at::isComplexType(type);
-  TORCH_CHECK(type != at::kComplexHalf && !at::isQIntType(type), "clustar: ", name, ": elements of type ", type,
+  TORCH_CHECK(type != at::kComplexHalf && !at::isQIntType(type), name, ": elements of type ", type,
               "; allowed: bool, integers, floats, complex floats and doubles");
   plan.type = type == at::kBool ? DataType::kUint8 : engine_type(complex ? at::toRealValueType(type) : type);
   if (complex) plan.parts = 2;
@@ -89,25 +89,25 @@ ReductionPlan plan_reduction(const char* name, const ReduceOp& op, at::ScalarTyp
       if (type == at::kBool) plan.reduction = Reduction::kMax;
       return plan;
     case ReduceOp::AVG:
-      TORCH_CHECK(real || complex, "clustar: ", name, ": the average of ", type, "; allowed: of floats");
+      TORCH_CHECK(real || complex, name, ": the average of ", type, "; allowed: of floats");
       plan.averages = true;
       return plan;
     case ReduceOp::MIN:
     case ReduceOp::MAX:
-      TORCH_CHECK(!complex, "clustar: ", name, ": complex numbers have no order; allowed: sum, avg, product");
+      TORCH_CHECK(!complex, name, ": complex numbers have no order; allowed: sum, avg, product");
       plan.reduction = Reduction::kMax;
       plan.complements = op == ReduceOp::MIN;
       return plan;
     case ReduceOp::BAND:
     case ReduceOp::BOR:
     case ReduceOp::BXOR:
-      TORCH_CHECK(!real && !complex, "clustar: ", name, ": bits of ", type, "; allowed: of integers and bools");
+      TORCH_CHECK(!real && !complex, name, ": bits of ", type, "; allowed: of integers and bools");
       plan.type.reset();
       return plan;
     case ReduceOp::PRODUCT: plan.type.reset(); return plan;
     default: break;
   }
-  TORCH_CHECK(false, "clustar: ", name,
+  TORCH_CHECK(false, name,
               ": this reduction is not offered; allowed: SUM, AVG, MIN, MAX, PRODUCT, BAND, "
               "BOR, BXOR");
 }

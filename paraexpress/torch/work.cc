@@ -16,7 +16,11 @@ Work::Work(int rank, c10d::OpType type, const char* title, const std::vector<at:
 
 void Work::complete(const Result<std::uint32_t>& outcome) {
   std::exception_ptr why;
-  if (!outcome) why = std::make_exception_ptr(std::runtime_error("clustar: " + outcome.error().message));
+  if (!outcome) {
+    const std::string& message = outcome.error().message;  // of an operation: its name, "clustar:send", is in front
+    why =
+        std::make_exception_ptr(std::runtime_error(message.starts_with("clustar:") ? message : "clustar: " + message));
+  }
   std::unique_lock lock(mutex_);
   if (outcome) source_ = static_cast<int>(*outcome);
   if (future_ == nullptr) {

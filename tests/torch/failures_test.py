@@ -143,6 +143,27 @@ class Failures(unittest.TestCase):
             assert "rank 0" in said and seconds < 5, (said, seconds)
         ranks.run(3, body)
 
+    def test_nobody_is_left(self):
+        def body(rank, n):
+            if rank == 1:
+                return clustar_torch.close()
+            said, seconds = timed(lambda: dist.recv(torch.ones(3)))
+            assert "have left" in said or "has left" in said, said
+            assert seconds < 5, seconds
+        ranks.run(2, body)
+
+    def test_a_late_exchange_ends_the_group(self):
+        def body(rank, n):
+            if rank == 1:
+                time.sleep(4)
+                return
+            inputs = [torch.ones(3), torch.ones(3)]
+            said, seconds = timed(lambda: dist.gather(torch.ones(3), inputs, 0))
+            assert "timeout" in said and seconds < 4, (said, seconds)
+            said, seconds = timed(lambda: dist.all_reduce(torch.ones(3)))
+            assert "timeout" in said and seconds < 1, (said, seconds)
+        ranks.run(2, body, timeout=2)
+
     def test_who_does_not_come(self):
         with tempfile.TemporaryDirectory() as folder:
             store = dist.FileStore(folder + "/store", 2)

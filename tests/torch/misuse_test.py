@@ -1,5 +1,6 @@
 """Wrong calls give exceptions that say what is allowed; ranks that contradict each other learn of it soon."""
 
+import datetime
 import time
 import unittest
 
@@ -28,6 +29,7 @@ def wrong_calls(rank, n):
         "allowed: a multiple": lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)),
         "this rank": lambda: group.send([one], rank, 0),
         "allowed: 0 to 1": lambda: group.send([one], 2, 0),
+        "share memory": lambda: dist.all_reduce(torch.ones(1).expand(10)),
         "tag -1": lambda: group.send([one], 1 - rank, -1),
     }
     for expected, call in cases.items():
@@ -73,6 +75,21 @@ class Misuse(unittest.TestCase):
         def all_to_all():
             dist.all_to_all_single(torch.ones(6), torch.ones(6))
         contradiction(gather, all_to_all, "all ranks must start the same operations")
+
+    def test_other_roots(self):
+        def gather(root):
+            dist.gather(torch.ones(6), [torch.ones(6) for _ in range(3)] if dist.get_rank() == root else None, root)
+
+        def scatter(root):
+            dist.scatter(torch.ones(6), [torch.ones(6) for _ in range(3)] if dist.get_rank() == root else None, root)
+        contradiction(lambda: gather(0), lambda: gather(1), "all ranks must start the same operations")
+        contradiction(lambda: scatter(0), lambda: scatter(1), "all ranks must start the same operations")
+
+    def test_longer_than_clocks_count(self):
+        def body(rank, n):
+            group = dist.new_group(timeout=datetime.timedelta(days=200_000))
+            dist.all_reduce(torch.ones(3), group=group)
+        ranks.run(2, body)
 
     def test_other_message_sizes(self):
         def body(rank, n):

@@ -107,6 +107,11 @@ class Coordinator {
   std::vector<AgentView> agents(TimePoint now) const;
 
  private:
+  // What an iteration of one agent's needs at each port: seen best at its beginning, when most of it is queued.
+  struct PartClaim {
+    std::uint64_t in_all = 0, seen = 0;  // bytes; those that were left then
+    std::vector<BssiItem::Load> loads{};
+  };
   struct Class {
     std::uint64_t came = 0;
     std::uint32_t place = 0;
@@ -123,8 +128,7 @@ class Coordinator {
     Duration deadline{0};       // the shortest of its parts'
     Promise promise = Promise::kNone;
     std::uint64_t in_time = 0, late = 0;
-    std::map<std::uint32_t, double> claim{};  // seconds that an iteration needs, by port, as far as was seen
-    std::uint64_t claimed = 0;                // bytes of that iteration, of all parts
+    std::unordered_map<Link, PartClaim> claims{};  // of its parts, as far as was seen
   };
   struct Told {
     std::uint32_t place = 0;
@@ -160,7 +164,7 @@ class Coordinator {
   void raise_term(std::uint64_t seen);
   void drop_silent(TimePoint now);
   void make_order(TimePoint now);
-  void learn_claim(Class& one);
+  void learn_claims(Class& one);
   void make_promises(const std::vector<Class*>& classes, std::vector<ClassLoad>& loads, TimePoint now);
   void count_capped();
   std::uint64_t cap_of(Link link, const Agent& agent, const Class& one) const;

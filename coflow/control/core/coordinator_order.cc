@@ -67,26 +67,25 @@ void Coordinator::count_service() {
   for (const auto& [job, served] : most) service_.served(job, served.first, served.second);
 }
 
-void Coordinator::learn_claim(Class& one) {
+void Coordinator::learn_claims(Class& one) {
   Duration least{0};
-  std::uint64_t in_all = 0;
-  bool known = one.waiting > 0;
   for (const auto& [link, report] : one.parts) {
     const Duration deadline = std::chrono::microseconds(report.deadline_us);
     if (deadline > Duration(0) && (least == Duration(0) || deadline < least)) least = deadline;
-    known = known && report.in_all > 0;
-    in_all += report.in_all;
   }
   one.deadline = least;
-  if (least == Duration(0) || !known) return;
-  const auto differs = static_cast<double>(std::max(in_all, one.claimed) - std::min(in_all, one.claimed));
-  if (differs > kSameSize * static_cast<double>(one.claimed)) one.claim.clear();
-  one.claimed = in_all;
-  for (const auto& [link, report] : one.parts) ports_.add(agents_.at(link).port, report, report.in_all);
-  // Where an agent's bytes go to is seen while they are queued only.
-  for (const BssiItem::Load& load : ports_.take_loads()) {
-    double& most = one.claim[load.port];
-    most = std::max(most, load.bytes);
+  std::erase_if(one.claims, [&](const auto& claim) { return !one.parts.contains(claim.first); });
+  if (least == Duration(0)) return;
+  for (const auto& [link, report] : one.parts) {
+    // Where its bytes go to is seen of those that are queued, and near the end these are the slowest peer's alone.
+    if (!report.waits || report.in_all == 0 || 2 * report.left < report.in_all || report.peers.empty()) continue;
+    PartClaim& claim = one.claims[link];
+    const auto differs =
+        static_cast<double>(std::max(report.in_all, claim.in_all) - std::min(report.in_all, claim.in_all));
+    const bool another = differs > kSameSize * static_cast<double>(claim.in_all);
+    if (!another && report.left <= claim.seen) continue;
+    ports_.add(agents_.at(link).port, report, report.in_all);
+    claim = {another ? report.in_all : claim.in_all, report.left, ports_.take_loads()};
   }
 }
 
@@ -96,20 +95,24 @@ void Coordinator::make_promises(const std::vector<Class*>& classes, std::vector<
   std::vector<DeadlineClaim> claims;
   for (std::size_t i = 0; i < classes.size(); ++i) {
     Class& one = *classes[i];
-    learn_claim(one);
+    learn_claims(one);
     Duration within = one.deadline;
     bool comes = one.waiting > 0;
     for (const auto& [link, report] : one.parts) {
       comes = comes || report.repeats;
       if (report.period_us > 0) within = std::min<Duration>(within, std::chrono::microseconds(report.period_us));
     }
-    if (one.deadline == Duration(0) || one.claim.empty() || !comes) {
+    if (one.deadline == Duration(0) || one.claims.size() < one.parts.size() || !comes) {
       one.promise = Promise::kNone;
       continue;
     }
     claimants.push_back(i);
     claims.push_back({one.promise == Promise::kGiven, one.came, in_seconds(within), {}});
-    for (const auto& [port, needs] : one.claim) claims.back().loads.push_back({port, needs});
+    std::map<std::uint32_t, double> needs;  // by port, of all parts
+    for (const auto& [link, claim] : one.claims) {
+      for (const BssiItem::Load& load : claim.loads) needs[load.port] += load.bytes;
+    }
+    for (const auto& [port, seconds] : needs) claims.back().loads.push_back({port, seconds});
   }
   const std::vector<bool> kept = promise(claims, ports_.loads());
   for (std::size_t i = 0; i < claimants.size(); ++i) {

@@ -50,6 +50,12 @@ const Offer* Matching::contradicts(const Want& want) const {
   return comes || at == offers_.end() ? nullptr : &*at;
 }
 
+const Offer* Matching::stray(std::uint64_t number) const {
+  const auto at = std::ranges::find_if(
+      offers_, [&](const Offer& offer) { return offer.key.use != Use::kMessage && offer.key.number <= number; });
+  return at == offers_.end() ? nullptr : &*at;
+}
+
 bool Matching::withdraw(std::uint64_t id) {
   return std::erase_if(wants_, [id](const Want& want) { return want.id == id; }) != 0;
 }

@@ -38,6 +38,8 @@ class Matching {
   std::optional<Want> contradicted(const Offer& offer) const;
   // The same for a new want: the offer that contradicts it.
   const Offer* contradicts(const Want& want) const;
+  // Of a collective up to `number` an offer that waits: all its wants have been told, so nobody will take it.
+  const Offer* stray(std::uint64_t number) const;
   // False: it does not wait (any more).
   bool withdraw(std::uint64_t id);
   // Wants that only this member can fulfil, and with `any` those that it could.

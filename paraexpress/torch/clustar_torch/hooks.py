@@ -14,9 +14,9 @@ __all__ = ["OneBit", "TopK", "register"]
 
 
 class _Codec:
-    """Residuals of a model's buckets. `warmup` steps are sent whole."""
+    """Residuals of a model's buckets. `warmup` steps are sent whole: DDP makes other buckets after the first one."""
 
-    def __init__(self, warmup=0, group=None):
+    def __init__(self, warmup=1, group=None):
         if warmup < 0:
             raise ValueError(f"warmup {warmup}; allowed: 0 steps and more")
         self.warmup = warmup
@@ -63,7 +63,7 @@ class TopK(_Codec):
     """The largest of the owed gradients: a share of `ratio` per bucket, at least one. Of each it sends the value (float32)
     and the index (int32): 8 bytes, so 4 * ratio of what float32 gradients need go to each other rank."""
 
-    def __init__(self, ratio=0.01, warmup=0, group=None):
+    def __init__(self, ratio=0.01, warmup=1, group=None):
         super().__init__(warmup, group)
         if not 0 < ratio <= 1:
             raise ValueError(f"ratio {ratio}; allowed: above 0, to 1")
@@ -85,7 +85,7 @@ class OneBit(_Codec):
     """The sign of every owed gradient, and of each block the mean of their magnitudes (float32), which a sign stands for:
     1 + 32 / `block` bits an element go to each other rank (EF-SignSGD, Karimireddy et al. 2019)."""
 
-    def __init__(self, block=1024, warmup=0, group=None):
+    def __init__(self, block=1024, warmup=1, group=None):
         super().__init__(warmup, group)
         if block < 8 or block % 8:
             raise ValueError(f"block {block}; allowed: a multiple of 8 elements")

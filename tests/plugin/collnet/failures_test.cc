@@ -149,6 +149,31 @@ TEST(CollNetFailures, MemoryIsItsOwnersOnceItIsTakenBack) {
 }
 
 // What no one can start is refused at the call, and the network is as it was.
+// The sum is made beside it, and copied there at the end.
+TEST(CollNetFailures, AScatteredSumGoesNowhereOnceItsMemoryIsTakenBack) {
+  const Environment environment(Variables{{"NCCL_COLLNET_ENABLE", "1"}});
+  const auto net = CollNet::open(11);
+  with_coll_ranks(*net, 2, [&](CollRank& me) {
+    constexpr std::size_t kFloats = 1000, kBytes = kFloats * sizeof(float);
+    Buffer from(me, 2 * kFloats), to(me, kFloats);
+    void* request = nullptr;
+    if (me.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ASSERT_EQ(me.net.reduce_scatter(me.comm, from.bytes.data(), to.bytes.data(), kBytes, 0, 2 * kBytes, kFloat32, kSum,
+                                    from.mr, to.mr, &request),
+              kSuccess);
+    if (me.rank == 0) {
+      ASSERT_EQ(me.net.dereg_mr(me.comm, to.mr), kSuccess);
+      std::erase(me.registered, to.mr);
+      std::memset(to.bytes.data(), 0x77, to.bytes.size());
+      EXPECT_NE(me.wait(request), kSuccess);
+      for (const std::byte one : to.bytes) ASSERT_EQ(one, std::byte{0x77});
+    } else {
+      (void)me.wait(request);
+    }
+    me.dereg_all();
+  });
+}
+
 TEST(CollNetFailures, WrongArgumentsAreRefusedAndChangeNothing) {
   const Environment environment(Variables{{"NCCL_COLLNET_ENABLE", "1"}});
   const auto net = CollNet::open(12);

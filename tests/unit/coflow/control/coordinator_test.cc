@@ -267,6 +267,41 @@ TEST(Coordinator, MoreThanAPortCarriesIsNotPromised) {
   EXPECT_EQ(net.agent(1).place_of(second)->promise, Promise::kGiven);
 }
 
+// Near an iteration's end only the slowest peer's bytes are queued: that is not where all of them go.
+TEST(Coordinator, APromiseIsKeptToTheIterationsEnd) {
+  ControlNet net(1);
+  CoordinatorOptions options;
+  options.topology.leaves = {{"host0", "leaf"}, {"host1", "leaf"}, {"host2", "leaf"}};
+  options.topology.uplinks = {{"leaf", 100'000}};
+  net.add_coordinator(options);
+  for (std::uint64_t i = 0; i < 3; ++i) net.add_agent(host(i));
+  ClassReport first = class_of(1, 10, 400'000);
+  first.repeats = true;
+  first.period_us = 1'000'000;
+  first.deadline_us = 600'000;
+  const ClassKey key{1, 10, kUnknownFunction};
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      ClassReport own = first;
+      own.left = own.in_all;
+      own.waits = true;
+      own.peers = {{100 + (i + 1) % 3, 200'000}, {100 + (i + 2) % 3, 200'000}};
+      net.set_classes(i, {own});
+    }
+    net.run(milliseconds(300));
+    ASSERT_EQ(net.agent(0).place_of(key)->promise, Promise::kGiven) << "iteration " << iteration;
+    for (std::uint32_t i = 0; i < 3; ++i) {  // all that is left goes to host 0, whose own part has ended
+      ClassReport own = first;
+      own.left = i == 0 ? 0 : 50'000;
+      own.waits = i != 0;
+      if (own.waits) own.peers = {{100, 50'000}};
+      net.set_classes(i, {own});
+    }
+    net.run(milliseconds(300));
+    ASSERT_EQ(net.agent(0).place_of(key)->promise, Promise::kGiven) << "iteration " << iteration;
+  }
+}
+
 TEST(Coordinator, HostsOfOneNameAreToldApartByTheirAddresses) {
   ControlNet net(1);
   net.add_coordinator({});
