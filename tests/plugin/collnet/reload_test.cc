@@ -31,6 +31,7 @@ void cycle(int version) {
     sum_once(me, data);
     me.dereg_all();
   });
+  (void)collnet_log();  // kilobytes a cycle, of the test's own
 }
 
 TEST(CollNetReload, CyclesLeaveMemoryDescriptorsAndThreadsFlat) {
