@@ -29,7 +29,8 @@ TEST_F(CoordinatorPage, TheStateIsJson) {
   hello.tenant = "'\"&\\";
   agent.send(hello);
   Report report = report_of(7, 0x2a, 1000);
-  report.classes[0].left = 250;
+  report.classes[0].left = 750;
+  report.classes[0].peers = {{1, 750}};
   report.classes[0].period_us = 1500;
   report.classes[0].deadline_us = 40'000;
   agent.send(report);
@@ -48,7 +49,7 @@ TEST_F(CoordinatorPage, TheStateIsJson) {
   EXPECT_EQ(one["communicator"], "000000000000002a");
   EXPECT_EQ(one["function"], "all_reduce");
   EXPECT_EQ(one["urgency"], "gradient");
-  EXPECT_EQ(one["left"], 250);
+  EXPECT_EQ(one["left"], 750);
   EXPECT_EQ(one["in_all"], 1000);
   EXPECT_EQ(one["period_ms"], 1.5);
   EXPECT_EQ(one["waiting"], 1);

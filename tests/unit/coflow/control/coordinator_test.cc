@@ -310,7 +310,7 @@ TEST(Coordinator, HostsOfOneNameAreToldApartByTheirAddresses) {
     hello.host = "container";
     net.add_agent(hello);
     ClassReport report = half_a_second(job, 500);
-    report.peers.clear();
+    report.peers = {{999, 400'000}};  // a host without an agent
     net.set_classes(job - 1, {report});
   }
   net.run(milliseconds(300));
