@@ -14,6 +14,7 @@
 #include "paraexpress/communicator/lines.h"
 #include "paraexpress/communicator/tasks.h"
 #include "paraexpress/engine/mesh.h"
+#include "paraexpress/engine/poll_pause.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -128,16 +129,14 @@ void TheCommunicator::rest(std::unique_lock<std::mutex>& lock, steady_clock::tim
     wake_.wait_until(lock, until, wakes);
     return;
   }
-  // Messages move only when they are looked at. The longer nothing came, the less it hurts to look later.
-  const auto idle = steady_clock::now() - moved;
-  if (idle < std::chrono::microseconds(200)) {
+  // Messages move only when they are looked at.
+  const auto pause = poll_pause(steady_clock::now() - moved);
+  if (pause.count() == 0) {
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
     return;
   }
-  const auto pause =
-      idle < std::chrono::milliseconds(20) ? std::chrono::microseconds(20) : std::chrono::microseconds(500);
   wake_.wait_for(lock, pause, wakes);
 }
 

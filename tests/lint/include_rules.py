@@ -81,6 +81,8 @@ ROOMS = {
     # All operations of a group of ranks: by the engine and by messages.
     "paraexpress/communicator": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/engine", "paraexpress/sums", MEMORY],
     "paraexpress/communicator/core": ["transport/base", "paraexpress/core", "paraexpress/sums"],
+    "paraexpress/tolerant": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/engine", "paraexpress/sums"],
+    "paraexpress/tolerant/core": ["transport/base", "paraexpress/core", "paraexpress/sums"],
     # The backend of torch.distributed: wires the communicator as api does the engine.
     "paraexpress/torch": ["transport/base", "transport/api", "transport/registry", "paraexpress"],
     # A library for users: wires the engine to the settings and transports as the plugin does.
@@ -120,7 +122,7 @@ ROOMS = {
 # (file, included) pairs that the table does not allow; each with its reason.
 EXCEPTIONS = {}
 
-CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/communicator/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core")
+CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/communicator/core", "paraexpress/tolerant/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
 SOCKETS = ("transport/net", "transport/rendezvous", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "libfabric_shim/dgram", "coflow/control", "bench", "tests")
 THIRD_PARTY = [

@@ -1,0 +1,287 @@
+#include "paraexpress/tolerant/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "paraexpress/engine/poll_pause.h"
+
+namespace clustar::paraexpress::tolerant {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr Duration kPart = std::chrono::seconds(3), kPartFailed = std::chrono::milliseconds(500);
+// Who gave up because of a third rank has said so before it closed.
+constexpr auto kPatience = std::chrono::milliseconds(200);
+// What a rank sent before it left is here by then.
+constexpr auto kLastWords = std::chrono::seconds(1);
+constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
+// Looks for failures while there is something to do.
+constexpr std::uint64_t kLookEvery = 64;
+
+TimePoint now() { return TimePoint(Duration(steady_clock::now().time_since_epoch())); }
+
+std::optional<Blame> blame_of(const std::optional<Fault>& fault) {
+  if (!fault) return std::nullopt;
+  return blame(fault->guilty, {ErrorCode::kInvalidUsage, fault->what});
+}
+
+}  // namespace
+
+// Shared by the caller and the group's thread, so that either may go first.
+struct TheGroup::State {
+  std::mutex mutex{};
+  std::condition_variable changed{};
+  std::optional<Result<Outcome>> outcome{};
+
+  void end(Result<Outcome> result) {
+    const std::lock_guard lock(mutex);
+    outcome = std::move(result);
+    changed.notify_all();
+  }
+};
+
+class TheGroup::Started final : public Round {
+ public:
+  explicit Started(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  bool done() const override {
+    const std::lock_guard lock(state_->mutex);
+    return state_->outcome.has_value();
+  }
+  Result<Outcome> wait() override {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->outcome.has_value(); });
+    return *state_->outcome;
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+Result<void> TheGroup::set_up(transport::Transport& transport, const AllGather& all_gather) {
+  MeshOptions mesh;
+  mesh.self = options_.rank;
+  mesh.ranks = options_.ranks;
+  mesh.device = options_.device;
+  mesh.waits.each = options_.stall;
+  mesh.channel = options_.channel;
+  mesh.channel.rank = static_cast<int>(options_.rank);
+  mesh.channel.max_tolerance_ppm = options_.tolerance.tolerance_ppm;
+  auto connected = Mesh::connect(transport, all_gather, mesh);
+  if (!connected) return tl::unexpected(connected.error());
+  mesh_ = std::move(*connected);
+  farewells_ = std::make_unique<Farewells>(*mesh_, options_.rank, options_.ranks);
+  if (auto ok = farewells_->open(); !ok) return ok;
+  auto carrier = Carrier::open(*mesh_, {options_.rank, options_.ranks, options_.buckets, options_.channel.comm_id,
+                                        options_.tolerance.tolerance_ppm, options_.most_bytes});
+  if (!carrier) return tl::unexpected(carrier.error());
+  carrier_ = std::move(*carrier);
+  party_ = std::make_unique<Party>(terms_, *carrier_);
+  moved_at_ = steady_clock::now();
+  thread_ = std::thread([this] { serve(); });
+  return {};
+}
+
+Result<void> TheGroup::usable(std::uint32_t bucket) const {
+  if (bucket >= options_.buckets) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("bucket {}; allowed: 0 to {}", bucket, options_.buckets - 1));
+  }
+  if (failed_) return tl::unexpected(failed_->error);
+  if (closing_ || party_ == nullptr) return fail(ErrorCode::kInvalidUsage, "the group is closed");
+  return {};
+}
+
+std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements, std::size_t count, DataType type,
+                                            bool gives) {
+  auto state = std::make_shared<State>();
+  auto round = std::make_unique<Started>(state);
+  const std::lock_guard lock(mutex_);
+  auto ok = usable(bucket);
+  if (ok && (elements == nullptr || count == 0 || count > kMostElements)) {
+    ok = fail(ErrorCode::kInvalidArgument, fmt::format("{} elements; allowed: 1 to 2^40, in memory", count));
+  }
+  if (ok && type != DataType::kFloat32 && type != DataType::kFloat64) {
+    ok = fail(ErrorCode::kInvalidArgument, fmt::format("elements of {}; allowed: float32, float64", name_of(type)));
+  }
+  if (!ok) {
+    state->end(tl::unexpected(ok.error()));
+    return round;
+  }
+  open_.push_back({bucket, std::move(state)});
+  // What this rank cannot do fails all: they would wait for it.
+  failed_ = blame_of(party_->begin(bucket, static_cast<std::byte*>(elements), count, type, gives, now()));
+  moved_at_ = steady_clock::now();
+  wake_.notify_all();
+  return round;
+}
+
+std::uint64_t TheGroup::closed(std::uint32_t bucket) const {
+  const std::lock_guard lock(mutex_);
+  return usable(bucket) ? party_->closed(bucket) : 0;
+}
+
+Result<Residual> TheGroup::residual(std::uint32_t bucket) {
+  const std::lock_guard lock(mutex_);
+  if (const auto ok = usable(bucket); !ok) return tl::unexpected(ok.error());
+  return party_->residual(bucket);
+}
+
+Result<void> TheGroup::restore(std::uint32_t bucket, Residual residual) {
+  const std::lock_guard lock(mutex_);
+  if (auto ok = usable(bucket); !ok) return ok;
+  if (auto wrong = party_->restore(bucket, std::move(residual))) {
+    return fail(ErrorCode::kInvalidUsage, std::move(*wrong));
+  }
+  return {};
+}
+
+EngineTraffic TheGroup::traffic() const {
+  const std::lock_guard lock(mutex_);
+  return carrier_ != nullptr ? carrier_->traffic() : traffic_;
+}
+
+void TheGroup::abort(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (closing_ || failed_) return;
+  failed_ = blame(options_.rank, {ErrorCode::kInvalidUsage, why});
+  wake_.notify_all();
+}
+
+std::optional<Blame> TheGroup::heard(Member from, std::span<const std::byte> note) {
+  const auto parsed = parse_note(note, terms_);
+  if (!parsed) {
+    return blame(from, {ErrorCode::kRemote, "it sent what is no note; do all ranks have the same version?"});
+  }
+  return blame_of(party_->heard(from, *parsed, now()));
+}
+
+std::optional<Blame> TheGroup::came(Member from, const Ticket& ticket, std::span<const ElementRange> missing) {
+  return blame_of(party_->came(from, ticket, missing, now()));
+}
+
+void TheGroup::sent(Member to, const Ticket& ticket, std::span<const ElementRange> missing) {
+  party_->sent(to, ticket, missing);
+}
+
+Blame TheGroup::channel_failed(Member peer, const Error& error) {
+  const auto until = steady_clock::now() + kPatience;
+  do {
+    if (auto found = farewells_->look()) return *found;
+    std::this_thread::yield();
+  } while (steady_clock::now() < until && farewells_->silent(peer));
+  return blame(peer, error);
+}
+
+bool TheGroup::settle() {
+  const auto ended = std::erase_if(open_, [this](const Open& one) {
+    auto outcome = party_->settle(one.bucket);
+    if (!outcome) return false;
+    one.state->end(*outcome);
+    return true;
+  });
+  return ended > 0;
+}
+
+std::optional<Blame> TheGroup::step() {
+  bool moved = false;
+  auto found = carrier_->advance(*this,
+                                 {[this](Member peer) { return has_left(peer); },
+                                  [this](Member peer, const Error& error) { return channel_failed(peer, error); }},
+                                 moved);
+  if (!found) found = blame_of(party_->advance(now()));
+  if (found) return found;
+  moved = settle() || moved;
+  return look(moved);
+}
+
+std::optional<Blame> TheGroup::look(bool moved) {
+  const auto at = steady_clock::now();
+  if (moved) moved_at_ = at;
+  if (!moved || ++looks_ % kLookEvery == 0) {
+    if (auto found = farewells_->look()) return found;
+  }
+  return open_.empty() ? std::nullopt : look_for_stalls(at - moved_at_);
+}
+
+std::optional<Blame> TheGroup::look_for_stalls(steady_clock::duration idle) const {
+  for (Member peer = 0; idle > kLastWords && peer < options_.ranks; ++peer) {
+    if (has_left(peer)) return blame(peer, {ErrorCode::kRemote, "it has left, where others have more rounds to do"});
+  }
+  if (idle < options_.stall) return std::nullopt;
+  return Blame{
+      kNobody,
+      {ErrorCode::kRemote,
+       fmt::format("nothing moved for {:.3g} s in a round of bucket {}, which {} of {} ranks must give to",
+                   std::chrono::duration<double>(idle).count(), open_.front().bucket, terms_.quorum, terms_.ranks)}};
+}
+
+void TheGroup::rest(std::unique_lock<std::mutex>& lock) {
+  const auto at = steady_clock::now();
+  auto pause = Duration(poll_pause(at - moved_at_));
+  if (pause.count() == 0) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    return;
+  }
+  if (const auto next = party_->next()) pause = std::clamp(*next - now(), Duration(0), pause);
+  wake_.wait_for(lock, pause);
+}
+
+// The thread: it alone uses the channels.
+void TheGroup::serve() {
+  std::unique_lock lock(mutex_);
+  std::optional<Blame> found;
+  std::optional<Instant> closes_by;
+  for (;;) {
+    if (!failed_) found = step();
+    if (found && !failed_) failed_ = found;
+    if (failed_) break;
+    if (closing_ && !closes_by) closes_by = steady_clock::now() + options_.stall;
+    if (closes_by && (!carrier_->is_sending() || steady_clock::now() > *closes_by)) break;
+    rest(lock);
+  }
+  const std::optional<Blame> why = failed_;
+  lock.unlock();
+  const auto last_word = part(why);
+  lock.lock();
+  end(last_word);
+}
+
+std::optional<Blame> TheGroup::part(const std::optional<Blame>& why) {
+  const auto heard = farewells_->part(why, why ? kPartFailed : kPart);
+  if (!why) return std::nullopt;
+  if (why->guilty == kNobody && heard && heard->guilty != kNobody) return heard;
+  return farewells_->resolve(*why);
+}
+
+// Nothing is sent or received any more; then what callers gave is theirs again.
+void TheGroup::end(const std::optional<Blame>& why) {
+  if (why) failed_ = why;
+  traffic_ = carrier_->traffic();
+  carrier_->release();
+  mesh_->close();
+  party_.reset();
+  carrier_.reset();
+  farewells_.reset();
+  mesh_.reset();
+  for (const Open& one : open_) one.state->end(tl::unexpected(failed_->error));
+  open_.clear();
+}
+
+void TheGroup::close() {
+  const std::lock_guard one_at_a_time(closers_);
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (!open_.empty() && !failed_) {
+      failed_ = blame(options_.rank, {ErrorCode::kInvalidUsage, "it closed before its rounds ended"});
+    }
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace clustar::paraexpress::tolerant

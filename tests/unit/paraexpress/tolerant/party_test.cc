@@ -1,0 +1,208 @@
+// The tolerant contract, by thousands of seeds in simulated time.
+#include "paraexpress/tolerant/core/party.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/paraexpress/tolerant/simulated_group.h"
+
+namespace clustar::paraexpress::tolerant {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::Each;
+
+Simulated drawn(std::uint64_t seed) {
+  Rng rng(seed);
+  Simulated options;
+  options.seed = seed;
+  options.terms.ranks = static_cast<std::uint32_t>(1 + rng.below(6));
+  options.terms.quorum = static_cast<std::uint32_t>(1 + rng.below(options.terms.ranks));
+  options.terms.deadline = Duration(rng.below(static_cast<std::uint64_t>(Duration(milliseconds(20)).count())));
+  options.terms.staleness = static_cast<std::uint32_t>(rng.below(8));
+  options.terms.scales = false;
+  options.rounds = 5 + rng.below(30);
+  options.counts.clear();
+  for (std::uint64_t i = 0; i <= rng.below(3); ++i) options.counts.push_back(1 + rng.below(40));
+  options.holes = rng.below(2) == 0 ? 0 : rng.uniform();
+  options.most_delay = Duration(milliseconds(1 + static_cast<int>(rng.below(20))));
+  options.spread = rng.uniform();
+  for (std::uint64_t i = 0; i < rng.below(3); ++i) {
+    options.slow[static_cast<Member>(rng.below(options.terms.ranks))] = 1 + 9 * rng.uniform();
+  }
+  return options;
+}
+
+TEST(TolerantParty, ContributionsAndResidualsAreTheSumOfAllGradients) {
+  std::uint64_t kept = 0, skipped = 0;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Simulated options = drawn(seed);
+    SimulatedGroup group(options);
+    group.run();
+    for (std::size_t bucket = 0; bucket < options.counts.size(); ++bucket) {
+      ASSERT_THAT(group.difference(bucket), Each(0.0));
+    }
+    kept += group.kept();
+    for (Member rank = 0; rank < options.terms.ranks; ++rank) skipped += group.skipped(rank);
+    if (HasFailure()) return;
+  }
+  // Else nothing of it was tried.
+  EXPECT_GT(kept, 30'000);
+  EXPECT_GT(skipped, 2'000);
+}
+
+TEST(TolerantParty, NothingIsLostByARestart) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Simulated options = drawn(seed);
+    SimulatedGroup first(options);
+    first.run();
+    options.residuals = first.residuals();
+    options.seed += 1'000'000;
+    SimulatedGroup second(options);
+    second.run();
+    for (std::size_t bucket = 0; bucket < options.counts.size(); ++bucket) {
+      ASSERT_THAT(second.difference(bucket), Each(0.0));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(TolerantParty, WithoutStalenessEveryRoundIsTheExactSum) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Simulated options = drawn(seed);
+    options.terms.staleness = 0;
+    options.terms.scales = true;
+    options.holes = 0;
+    SimulatedGroup group(options);
+    group.run();
+    EXPECT_EQ(group.kept(), 0);
+    for (std::size_t bucket = 0; bucket < options.counts.size(); ++bucket) {
+      ASSERT_THAT(group.difference(bucket), Each(0.0));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+Simulated four_ranks() {
+  Simulated options;
+  options.terms.ranks = 4;
+  options.terms.quorum = 3;
+  options.terms.staleness = 8;
+  options.terms.deadline = milliseconds(1);
+  options.rounds = 200;
+  options.counts = {400};
+  return options;
+}
+
+TEST(TolerantParty, OneRankFiveTimesSlowerDelaysNobodyByMuch) {
+  Simulated options = four_ranks();
+  SimulatedGroup healthy(options);
+  healthy.run();
+  options.slow = {{2, 5.0}};
+  SimulatedGroup tolerant(options);
+  tolerant.run();
+  options.terms.staleness = 0;
+  SimulatedGroup strict(options);
+  strict.run();
+  EXPECT_LT(tolerant.took(), healthy.took() * 11 / 10);
+  EXPECT_GT(strict.took(), healthy.took() * 4);
+  // Its gradients are summed: one in about six rounds, which is what it computes.
+  EXPECT_GT(tolerant.skipped(2), 120);
+  EXPECT_LT(tolerant.skipped(2), 180);
+}
+
+TEST(TolerantParty, NobodyGetsFurtherAheadThanTheStaleness) {
+  Simulated options = four_ranks();
+  options.slow = {{1, 50.0}};
+  options.terms.staleness = 4;
+  options.rounds = 50;
+  SimulatedGroup group(options);
+  group.run();
+  // Of five rounds, four without it.
+  EXPECT_GT(group.took(), milliseconds(50 * 10 * 50 / 6));
+  EXPECT_THAT(group.difference(0).size(), 400);
+}
+
+TEST(TolerantParty, WhatALateRankDidNotGiveIsMadeUpForByScale) {
+  Simulated options = four_ranks();
+  options.slow = {{3, 5.0}};
+  options.rounds = 1;
+  options.terms.quorum = 1;
+  SimulatedGroup scaled(options);
+  scaled.run();
+  options.terms.scales = false;
+  SimulatedGroup plain(options);
+  plain.run();
+  ASSERT_EQ(scaled.least_weight(), 3);
+  for (std::size_t i = 0; i < 400; ++i) {
+    EXPECT_FLOAT_EQ(scaled.results(0)[0][i], plain.results(0)[0][i] * 4 / 3);
+  }
+}
+
+// A party that hears what makes no sense.
+struct Deaf final : Wire {
+  Block take(std::size_t bytes) override {
+    return bytes > most ? nullptr : Block(new std::byte[bytes], std::default_delete<std::byte[]>());
+  }
+  void say(Member, const Note&) override {}
+  void send(Member, Block, std::size_t, const Ticket&) override {}
+  void receive(Member, Block, std::size_t, const Ticket&) override {}
+  std::size_t most = 1 << 20;
+};
+
+TEST(TolerantParty, ContradictionsNameWhoSaidThem) {
+  Deaf wire;
+  Party party({.self = 0, .ranks = 3, .buckets = 2, .quorum = 2, .staleness = 2}, wire);
+  const Note good{.bucket = 1, .round = 0, .count = 30, .weight = 1};
+  EXPECT_FALSE(party.heard(1, good, {}));
+  const auto refused = [&](Member from, Note note) {
+    const auto fault = party.heard(from, note, {});
+    return fault && fault->guilty == from ? fault->what : "";
+  };
+  EXPECT_THAT(refused(1, good), testing::HasSubstr("after round 0"));
+  Note note = good;
+  note.count = 31;
+  EXPECT_THAT(refused(2, note), testing::HasSubstr("31 elements of float32, that of others 30"));
+  note = good;
+  note.type = DataType::kFloat64;
+  EXPECT_THAT(refused(2, note), testing::HasSubstr("float64"));
+  note = good;
+  note.round = 1;
+  EXPECT_THAT(refused(2, note), testing::HasSubstr("where round 0 is open"));
+  note = {.kind = NoteKind::kResult, .bucket = 0, .round = 1, .count = 30, .weight = 1};
+  EXPECT_THAT(refused(2, note), testing::HasSubstr("where round 0 is to come"));
+  note.round = 0;
+  note.count = 31;
+  EXPECT_THAT(refused(2, note), testing::HasSubstr("where it had 30"));
+  // What others say takes no more memory than there is.
+  Party other({.self = 0, .ranks = 3, .buckets = 2, .quorum = 2, .staleness = 2}, wire);
+  for (const NoteKind kind : {NoteKind::kContribution, NoteKind::kResult}) {
+    const Note huge{.kind = kind, .bucket = 0, .round = 0, .count = std::uint64_t{1} << 40, .weight = 1};
+    const auto fault = other.heard(2, huge, {});
+    ASSERT_TRUE(fault);
+    EXPECT_THAT(fault->what, testing::HasSubstr("no memory"));
+  }
+}
+
+TEST(TolerantParty, AResultMayNotLeaveOutWhatItDoesNotHave) {
+  struct Kept final : Wire {
+    Block take(std::size_t bytes) override { return {new std::byte[bytes](), std::default_delete<std::byte[]>()}; }
+    void say(Member, const Note&) override {}
+    void send(Member, Block, std::size_t, const Ticket&) override {}
+    void receive(Member, Block block, std::size_t, const Ticket&) override { posted = std::move(block); }
+    Block posted{};
+  } wire;
+  Party party({.self = 0, .ranks = 2, .buckets = 1, .quorum = 1, .staleness = 2}, wire);
+  const Note note{.kind = NoteKind::kResult, .bucket = 0, .round = 0, .count = 8, .weight = 1, .left_out = 1};
+  ASSERT_FALSE(party.heard(1, note, {}));
+  encode_range({2, 5}, std::span<std::byte, kRangeBytes>(wire.posted.get() + 4 * sizeof(float), kRangeBytes));
+  const auto fault = party.came(1, {NoteKind::kResult, 0, 0}, {}, {});
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->guilty, 1);
+}
+
+}  // namespace
+}  // namespace clustar::paraexpress::tolerant

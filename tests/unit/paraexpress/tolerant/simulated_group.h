@@ -1,0 +1,295 @@
+// Ranks of a tolerant group in simulated time: workers that compute and give, over a network that delays and loses.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "paraexpress/tolerant/core/party.h"
+#include "transport/base/rng.h"
+
+namespace clustar::paraexpress::tolerant {
+
+struct Simulated {
+  Terms terms{};  // but for self
+  std::uint64_t seed = 1;
+  std::vector<std::uint64_t> counts{1};  // elements, by bucket
+  std::uint64_t rounds = 10;
+  Duration least_delay = std::chrono::microseconds(50), most_delay = std::chrono::microseconds(500);
+  double holes = 0;                                  // of how many contributions something is lost
+  Duration compute = std::chrono::milliseconds(10);  // of a healthy rank, on average
+  double spread = 0.1;                               // of its time, from step to step
+  std::map<Member, double> slow{};                   // ranks that take so many times as long
+  std::vector<std::vector<Residual>> residuals{};    // by rank and bucket, of an earlier life
+};
+
+class SimulatedGroup {
+ public:
+  explicit SimulatedGroup(const Simulated& options) : options_(options), rng_(options.seed) {
+    for (Member rank = 0; rank < options.terms.ranks; ++rank) {
+      Terms terms = options.terms;
+      terms.self = rank;
+      terms.buckets = static_cast<std::uint32_t>(options.counts.size());
+      ranks_.push_back(std::make_unique<Rank>(*this, terms));
+      for (std::uint32_t bucket = 0; bucket < terms.buckets && !options.residuals.empty(); ++bucket) {
+        EXPECT_FALSE(ranks_[rank]->party.restore(bucket, options.residuals[rank][bucket]));
+      }
+    }
+    given_.resize(options.counts.size());
+    results_.resize(options.counts.size());
+    for (std::size_t bucket = 0; bucket < options.counts.size(); ++bucket)
+      given_[bucket].resize(options.counts[bucket]);
+  }
+
+  // Until all have done all rounds and nothing is on its way.
+  void run() {
+    for (Member rank = 0; rank < ranks_.size(); ++rank) step(rank);
+    while (!events_.empty() && !testing::Test::HasFailure()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.at;
+      event.what();
+    }
+    for (const auto& rank : ranks_) EXPECT_EQ(rank->round, options_.rounds) << "rank " << rank->terms.self << " hangs";
+  }
+
+  // Of all results and all that is kept, less what was given: zeros, where sums are plain.
+  std::vector<double> difference(std::size_t bucket) const {
+    std::vector<double> sum = given_[bucket];
+    for (double& one : sum) one = -one;
+    for (const auto& result : results_[bucket]) add(sum, result);
+    for (const auto& rank : ranks_) {
+      const Residual residual = rank->party.residual(static_cast<std::uint32_t>(bucket));
+      std::vector<float> kept(residual.elements.size() / sizeof(float));
+      std::memcpy(kept.data(), residual.elements.data(), residual.elements.size());
+      add(sum, kept);
+    }
+    for (const auto& before : options_.residuals) {
+      std::vector<float> kept(before[bucket].elements.size() / sizeof(float));
+      std::memcpy(kept.data(), before[bucket].elements.data(), before[bucket].elements.size());
+      for (std::size_t i = 0; i < kept.size(); ++i) sum[i] -= kept[i];
+    }
+    return sum;
+  }
+  std::vector<std::vector<Residual>> residuals() const {
+    std::vector<std::vector<Residual>> all;
+    for (const auto& rank : ranks_) {
+      all.emplace_back();
+      for (std::uint32_t bucket = 0; bucket < options_.counts.size(); ++bucket) {
+        all.back().push_back(rank->party.residual(bucket));
+      }
+    }
+    return all;
+  }
+  Duration took() const { return finished_ - TimePoint{}; }  // until the first rank has all results
+  std::uint64_t skipped(Member rank) const { return ranks_[rank]->skipped; }
+  std::uint64_t kept() const { return kept_; }
+  std::uint32_t least_weight() const { return least_weight_; }
+  // What each round's first result was, of a bucket.
+  const std::vector<std::vector<float>>& results(std::size_t bucket) const { return results_[bucket]; }
+
+ private:
+  struct Event {
+    TimePoint at{};
+    std::uint64_t order = 0;
+    std::function<void()> what{};
+    bool operator<(const Event& other) const {
+      return std::pair(other.at, other.order) < std::pair(at, order);  // the first on top
+    }
+  };
+  struct Message {
+    Block block{};
+    std::size_t bytes = 0;
+    Ticket ticket{};
+  };
+  // From one rank to another.
+  struct Pipe {
+    TimePoint notes{}, elements[2]{};  // when the last one of its kind arrives
+    std::deque<Message> arrived[2]{}, posted[2]{};
+  };
+  struct Rank final : Wire {
+    Rank(SimulatedGroup& network, const Terms& what) : group(network), terms(what), party(what, *this) {
+      buffers.resize(what.buckets);
+      for (std::size_t bucket = 0; bucket < buffers.size(); ++bucket)
+        buffers[bucket].resize(group.options_.counts[bucket]);
+    }
+    Block take(std::size_t bytes) override {
+      return {new std::byte[bytes], [](const std::byte* at) { delete[] at; }};
+    }
+    void say(Member to, const Note& note) override { group.say(terms.self, to, note); }
+    void send(Member to, Block block, std::size_t bytes, const Ticket& ticket) override {
+      group.send(terms.self, to, {std::move(block), bytes, ticket});
+    }
+    void receive(Member from, Block block, std::size_t bytes, const Ticket& ticket) override {
+      group.pipe(from, terms.self)
+          .posted[static_cast<std::size_t>(ticket.kind)]
+          .push_back({std::move(block), bytes, ticket});
+      group.match(from, terms.self, ticket.kind);
+    }
+
+    SimulatedGroup& group;
+    const Terms terms;
+    Party party;
+    std::vector<std::vector<float>> buffers{};
+    std::uint64_t round = 0, skipped = 0;
+    std::size_t open = 0;
+    bool catches_up = false;
+    bool looks = false;  // an event to look at it is under way
+  };
+  friend struct Rank;
+
+  static void add(std::vector<double>& sum, const std::vector<float>& more) {
+    for (std::size_t i = 0; i < more.size(); ++i) sum[i] += static_cast<double>(more[i]);
+  }
+  void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
+  void at(TimePoint when, std::function<void()> what) { events_.push({when, order_++, std::move(what)}); }
+  Duration delay() {
+    const auto range = static_cast<std::uint64_t>((options_.most_delay - options_.least_delay).count());
+    return options_.least_delay + Duration(rng_.below(range + 1));
+  }
+  Pipe& pipe(Member from, Member to) { return pipes_[{from, to}]; }
+
+  void say(Member from, Member to, const Note& note) {
+    std::array<std::byte, kNoteBytes> bytes{};
+    encode_note(note, bytes);
+    TimePoint& last = pipe(from, to).notes;
+    last = std::max(last, now_ + delay());
+    at(last, [this, from, to, bytes] {
+      const auto parsed = parse_note(bytes, ranks_[to]->terms);
+      ASSERT_TRUE(parsed);
+      const auto fault = ranks_[to]->party.heard(from, *parsed, now_);
+      ASSERT_FALSE(fault) << fault->what;
+      look(to);
+    });
+  }
+  void send(Member from, Member to, Message message) {
+    const auto kind = static_cast<std::size_t>(message.ticket.kind);
+    TimePoint& last = pipe(from, to).elements[kind];
+    last = std::max(last, now_ + delay());
+    at(last, [this, from, to, kind, message] {
+      pipe(from, to).arrived[kind].push_back(message);
+      match(from, to, message.ticket.kind);
+    });
+  }
+  // Both ends learn what was lost.
+  void match(Member from, Member to, NoteKind kind) {
+    Pipe& one = pipe(from, to);
+    auto& arrived = one.arrived[static_cast<std::size_t>(kind)];
+    auto& posted = one.posted[static_cast<std::size_t>(kind)];
+    while (!arrived.empty() && !posted.empty()) {
+      const Message sent = arrived.front(), into = posted.front();
+      arrived.pop_front();
+      posted.pop_front();
+      ASSERT_EQ(sent.bytes, into.bytes);
+      std::memcpy(into.block.get(), sent.block.get(), sent.bytes);
+      const auto holes = kind == NoteKind::kContribution ? lose(into) : std::vector<ElementRange>{};
+      after(Duration(0), [this, from, to, into, holes] {
+        const auto fault = ranks_[to]->party.came(from, into.ticket, holes, now_);
+        ASSERT_FALSE(fault) << fault->what;
+        look(to);
+      });
+      after(delay(), [this, from, to, sent, holes] {
+        ranks_[from]->party.sent(to, sent.ticket, holes);
+        look(from);
+      });
+    }
+  }
+  std::vector<ElementRange> lose(const Message& message) {
+    std::vector<ElementRange> holes;
+    while (rng_.uniform() < options_.holes && holes.size() < 5) {
+      const std::uint64_t begin = rng_.below(message.bytes);
+      const std::uint64_t end = begin + 1 + rng_.below(message.bytes - begin);
+      holes.push_back({begin, end});
+      std::memset(message.block.get() + begin, 0, end - begin);
+    }
+    return holes;
+  }
+
+  void look(Member which) {
+    Rank& rank = *ranks_[which];
+    const auto fault = rank.party.advance(now_);
+    ASSERT_FALSE(fault) << fault->what;
+    for (std::uint32_t bucket = 0; bucket < rank.buffers.size(); ++bucket) {
+      if (const auto outcome = rank.party.settle(bucket)) end(rank, bucket, *outcome);
+    }
+    const auto next = rank.party.next();
+    if (!next || rank.looks) return;
+    rank.looks = true;
+    at(std::max(*next, now_ + Duration(1)), [this, which] {
+      ranks_[which]->looks = false;
+      look(which);
+    });
+  }
+  void end(Rank& rank, std::uint32_t bucket, const Outcome& outcome) {
+    ASSERT_EQ(outcome.round, rank.round);
+    auto& results = results_[bucket];
+    if (results.size() <= rank.round) results.push_back(rank.buffers[bucket]);
+    ASSERT_EQ(results[rank.round], rank.buffers[bucket]) << "round " << rank.round << " rank " << rank.terms.self;
+    kept_ += outcome.kept;
+    least_weight_ = std::min(least_weight_, outcome.weight);
+    if (--rank.open > 0) return;
+    if (++rank.round < options_.rounds)
+      after(Duration(0), [this, which = rank.terms.self] { step(which); });
+    else if (finished_ == TimePoint{})
+      finished_ = now_;
+  }
+  bool is_late(const Rank& rank) const {
+    for (std::uint32_t bucket = 0; bucket < rank.buffers.size(); ++bucket) {
+      if (rank.party.closed(bucket) > rank.round) return true;
+    }
+    return false;
+  }
+  // As the trainer does: a rank that is late takes the results, gives what it kept, and then computes again.
+  void step(Member which) {
+    Rank& rank = *ranks_[which];
+    const bool late = is_late(rank);
+    if (late || std::exchange(rank.catches_up, late)) {
+      ++rank.skipped;
+      rank.catches_up = late;
+      give(which, false);
+      return;
+    }
+    const auto slow = options_.slow.find(which);
+    const double factor =
+        (slow == options_.slow.end() ? 1.0 : slow->second) * (1 + options_.spread * (2 * rng_.uniform() - 1));
+    after(Duration(static_cast<std::int64_t>(static_cast<double>(options_.compute.count()) * factor)),
+          [this, which] { give(which, true); });
+  }
+  void give(Member which, bool gives) {
+    Rank& rank = *ranks_[which];
+    rank.open = rank.buffers.size();
+    for (std::uint32_t bucket = 0; bucket < rank.buffers.size(); ++bucket) {
+      std::vector<float>& buffer = rank.buffers[bucket];
+      // Whole numbers, so that no order of additions rounds.
+      for (float& one : buffer) one = static_cast<float>(rng_.below(17)) - 8;
+      if (gives) add(given_[bucket], buffer);
+      const auto fault = rank.party.begin(bucket, reinterpret_cast<std::byte*>(buffer.data()), buffer.size(),
+                                          DataType::kFloat32, gives, now_);
+      ASSERT_FALSE(fault) << fault->what;
+    }
+    look(which);
+  }
+
+  const Simulated options_;
+  Rng rng_;
+  TimePoint now_{}, finished_{};
+  std::uint64_t order_ = 0, kept_ = 0;
+  std::uint32_t least_weight_ = ~std::uint32_t{0};
+  std::priority_queue<Event> events_{};
+  std::map<std::pair<Member, Member>, Pipe> pipes_{};
+  std::vector<std::vector<double>> given_{};                // by bucket
+  std::vector<std::vector<std::vector<float>>> results_{};  // by bucket and round
+  std::vector<std::unique_ptr<Rank>> ranks_{};
+};
+
+}  // namespace clustar::paraexpress::tolerant
