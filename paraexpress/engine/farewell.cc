@@ -83,6 +83,7 @@ std::optional<Blame> Farewells::hear(Member peer) {
   if (!farewell) {
     return blame(peer, {ErrorCode::kRemote, "its last word makes no sense; do all ranks have the same version?"});
   }
+  state.left = !farewell->blame;
   return farewell->blame;
 }
 
@@ -96,7 +97,7 @@ std::optional<Blame> Farewells::look() {
 
 std::optional<Blame> Farewells::part(const std::optional<Blame>& what, Duration limit) {
   said_ = encode_farewell(what);
-  for (Member peer = 0; peer < ranks_; ++peer) states_[peer].to_send = peer != rank_;
+  for (Member peer = 0; peer < ranks_; ++peer) states_[peer].to_send = peer != rank_ && mesh_.has(peer);
   std::optional<Blame> first;
   const auto until = std::chrono::steady_clock::now() + limit;
   for (bool open = true; open && std::chrono::steady_clock::now() < until;) {

@@ -37,6 +37,8 @@ class Farewells final : public Watch {
 
   std::optional<Blame> look() override;
   bool silent(Member peer) const override { return states_[peer].request != nullptr; }
+  // It said that it is done.
+  bool has_left(Member peer) const { return states_[peer].left; }
   // Says it to all who are there, and waits until each has said its last word or is gone, so that nobody loses this
   // one. The first failure that is heard meanwhile.
   std::optional<Blame> part(const std::optional<Blame>& blame, Duration limit);
@@ -48,6 +50,7 @@ class Farewells final : public Watch {
     transport::Request* request = nullptr;  // to receive; null: heard, gone, or the own rank
     transport::Request* sending = nullptr;
     bool to_send = false;
+    bool left = false;
   };
   std::optional<Blame> hear(Member peer);
 

@@ -187,7 +187,7 @@ bool TheGroup::settle() {
 std::optional<Blame> TheGroup::step() {
   bool moved = false;
   auto found = carrier_->advance(*this,
-                                 {[this](Member peer) { return has_left(peer); },
+                                 {[this](Member peer) { return farewells_->has_left(peer); },
                                   [this](Member peer, const Error& error) { return channel_failed(peer, error); }},
                                  moved);
   if (!found) found = blame_of(party_->advance(now()));
@@ -207,7 +207,7 @@ std::optional<Blame> TheGroup::look(bool moved) {
 
 std::optional<Blame> TheGroup::look_for_stalls(steady_clock::duration idle) const {
   for (Member peer = 0; idle > kLastWords && peer < options_.ranks; ++peer) {
-    if (has_left(peer)) return blame(peer, {ErrorCode::kRemote, "it has left, where others have more rounds to do"});
+    if (farewells_->has_left(peer)) return blame(peer, {ErrorCode::kRemote, "it has left, where others have more rounds to do"});
   }
   if (idle < options_.stall) return std::nullopt;
   return Blame{

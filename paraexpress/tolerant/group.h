@@ -60,7 +60,6 @@ class TheGroup final : public Group, private Listener {
   // Without it.
   std::optional<Blame> part(const std::optional<Blame>& why);
 
-  bool has_left(Member peer) const { return peer != terms_.self && !farewells_->silent(peer); }
   Blame channel_failed(Member peer, const Error& error);
 
   const GroupOptions options_;
