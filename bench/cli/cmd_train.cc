@@ -255,6 +255,13 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = collective_contradiction(*options.command, options.config); !wrong.empty())
     return wrong;
+  if (options.config.tolerance && options.config.tolerance->quorum > static_cast<std::uint32_t>(ranks)) {
+    return fmt::format("--tolerant q={}: there are {} ranks; allowed: 1 to {}", options.config.tolerance->quorum, ranks,
+                       ranks);
+  }
+  if (!options.config.slow.empty() && options.config.slow.rbegin()->first >= ranks) {
+    return fmt::format("--slow: there is no rank {}; allowed: 0 to {}", options.config.slow.rbegin()->first, ranks - 1);
+  }
   if (const std::string wrong = codec_contradiction(*options.command, options.config); !wrong.empty()) return wrong;
   if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
@@ -321,6 +328,10 @@ int run(Options& options) {
       return usage_error(ok.error().message);
   }
   if (const auto set = set_environment(options); !set) return usage_error(set.error().message);
+  // A comparison waits for the slowest rank.
+  if (options.config.tolerance && options.check_given->count() == 0) {
+    options.config.check_equal = trainer::CheckEqual::kEpoch;
+  }
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
   if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
@@ -400,7 +411,7 @@ void add_transport_options(CLI::App& command, Options& options) {
       command
           .add_option("--check-equal", options.config.check_equal,
                       "Compare the ranks' parameters bit for bit after every step, at the end of each epoch, or never: "
-                      "every|epoch|off [every]")
+                      "every|epoch|off [every; with --tolerant epoch]")
           ->transform(choice({"every", "epoch", "off"}));
   command.add_flag("--no-communication", options.config.no_communication,
                    "The same steps with the collectives left out, replicas unchecked: the throughput that no transport "
@@ -454,6 +465,7 @@ void add_train(CLI::App& app, int& status) {
       "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01\n"
       "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02\n"
       "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring\n"
+      "Without waiting for a slow rank: clustar train --ranks 4 --collective paraexpress --tolerant q=3,deadline=5ms\n"
       "By a parameter server as of 2018, a baseline: clustar train --ranks 4 --collective ps");
   command.callback([options, &status] { status = run(*options); });
 }

@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <initializer_list>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/cli/options.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
+#include "bench/trainer/tolerance.h"
 #include "paraexpress/core/order.h"
 
 namespace clustar::bench::cli {
@@ -32,7 +38,7 @@ std::string exchange_contradiction(const CLI::App& command, const trainer::Train
 }
 
 std::string of_paraexpress_only(const CLI::App& command) {
-  for (const char* option : {"--plan", "--regions", "--helpers", "--helpers-root"}) {
+  for (const char* option : {"--plan", "--regions", "--helpers", "--helpers-root", "--tolerant"}) {
     if (given(command, option)) return std::string(option) + " is of --collective paraexpress only";
   }
   return {};
@@ -64,7 +70,7 @@ std::string paraexpress_contradiction(const CLI::App& command, const trainer::Tr
   constexpr const char* kNoPlugin = "ParaExpress opens no plugin; CLUSTAR_TRANSPORT says over what it sends";
   constexpr const char* kPlans =
       "ParaExpress goes by --plan (allowed: auto, direct, ring, double-tree, hierarchical, server, sharded)";
-  constexpr const char* kReliable = "ParaExpress loses nothing; leave it out";
+  constexpr const char* kReliable = "ParaExpress loses nothing, but with --tolerant p=SHARE; leave it out";
   const std::string wrong = first_given(command, config,
                                         {{"--plugin", kNoPlugin},
                                          {"--plugin-version", kNoPlugin},
@@ -73,7 +79,16 @@ std::string paraexpress_contradiction(const CLI::App& command, const trainer::Tr
                                          {"--missing", kReliable},
                                          {"--loss-tolerance", kReliable}});
   if (!wrong.empty()) return wrong;
-  return config.no_communication ? kNothingToSum : "";
+  if (config.no_communication) return kNothingToSum;
+  if (!config.tolerance) return {};
+  for (const char* option : {"--plan", "--regions", "--helpers"}) {
+    if (given(command, option)) {
+      return fmt::format("{} is not for --tolerant, where each rank adds up its part of all; leave it out", option);
+    }
+  }
+  return config.codec.codec == trainer::Codec::kNone
+             ? ""
+             : "--codec is not for --tolerant: both keep what a step leaves out";
 }
 
 std::string ps_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
@@ -96,6 +111,21 @@ std::string ps_contradiction(const CLI::App& command, const trainer::TrainConfig
   if (!wrong.empty()) return wrong;
   if (config.no_communication) return kNothingToSum;
   return of_paraexpress_only(command);
+}
+
+void add_slow_rank(const std::string& text, std::map<int, double>& slow) {
+  const std::size_t equals = std::min(text.find('='), text.size());
+  int rank = -1;
+  double factor = 0;
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto of_rank = std::from_chars(begin, begin + equals, rank);
+  const auto of_factor = std::from_chars(std::min(begin + equals + 1, end), end, factor);
+  const bool good = of_rank.ec == std::errc() && of_rank.ptr == begin + equals && of_factor.ec == std::errc() &&
+                    of_factor.ptr == end && rank >= 0 && factor >= 1 && factor <= 1000;
+  if (!good || !slow.emplace(rank, factor).second) {
+    throw CLI::ValidationError("--slow", "'" + text + "' is not RANK=FACTOR, a factor from 1 to 1000, each rank once");
+  }
 }
 
 }  // namespace
@@ -136,6 +166,28 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
       ->check(CLI::Range(0, static_cast<int>(paraexpress::kMostHelpers)));
   command.add_option("--helpers-root", config.paraexpress.helpers_root,
                      "HOST:PORT of rank 0 where ranks and helpers meet; another port than --root's");
+  command
+      .add_option_function<std::string>(
+          "--tolerant",
+          [&config](const std::string& text) {
+            auto tolerance = trainer::parse_tolerance(text);
+            if (!tolerance) throw CLI::ValidationError("--tolerant", tolerance.error().message);
+            config.tolerance = *tolerance;
+          },
+          "For ParaExpress: a step ends without late ranks. q: gradients that it needs [all ranks but one]; deadline: "
+          "how long it waits for more [20ms]; staleness: steps in a row that a rank may miss before the others wait "
+          "[8]; p: what the network may lose of gradients, with CLUSTAR_TRANSPORT=mlt [0]. What comes late or is lost "
+          "is summed in a later step. As q=3,deadline=5ms,staleness=8,p=1%")
+      ->type_name("TERMS");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--slow",
+          [&config](const std::vector<std::string>& all) {
+            for (const std::string& text : all) add_slow_rank(text, config.slow);
+          },
+          "Ranks that take FACTOR times as long to compute a step, as slower machines would: they sleep")
+      ->delimiter(',')
+      ->type_name("RANK=FACTOR");
   command
       .add_option("--all-reduce", config.exchange.all_reduce,
                   "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "

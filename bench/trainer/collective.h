@@ -35,7 +35,7 @@ struct Event {
 struct CollectiveOutcome {
   double seconds = 0;  // from its start to its end
   // Of what may lose contributions and knows which: elements of one rank that this rank did not receive, of those that
-  // it expected.
+  // it expected; of a tolerant collective, elements of this rank's that are not in the sums yet, of those that it gave.
   std::uint64_t missing_contributions = 0;
   std::uint64_t expected_contributions = 0;
 };
@@ -80,6 +80,9 @@ class Collective {
   // What fails here, the first collective that uses it reports.
   virtual Buffer map(void* host, std::size_t bytes) = 0;
 
+  // Before a step's first all_reduce(), and before its gradients are computed. False: they would come too late. Then
+  // the all-reduces of this step take nothing from their buffers, but bring the sums all the same.
+  virtual bool begin_step() { return true; }
   // In place: the sum over the ranks, the same bits on all of them. `ready`: when the buffer holds what it shall send.
   // `lost`: null, or `count` elements that receive what was lost of this rank's own, and 0 elsewhere; only where
   // tells_lost().

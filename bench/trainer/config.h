@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "bench/trainer/digits.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/paraexpress_options.h"
+#include "paraexpress/tolerant/tolerant.h"
 
 namespace clustar::bench::trainer {
 
@@ -38,8 +40,12 @@ struct TrainConfig {
   std::size_t front_buckets = 0;
   CodecOptions codec;  // of every bucket; kNone with no_communication
   CollectiveKind collective = CollectiveKind::kProxy;
-  ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather; of kProxy
-  ParaexpressOptions paraexpress;         // of kParaexpress
+  ExchangeOptions exchange;        // kAllToAll not with CodecPath::kGather; of kProxy
+  ParaexpressOptions paraexpress;  // of kParaexpress
+  // Of kParaexpress, in place of a plan: late and lost contributions are done without, and made up for later.
+  std::optional<paraexpress::tolerant::Tolerance> tolerance{};
+  // So many times as long as it needs to compute a step, by rank: the rest it sleeps, as a slower machine would take.
+  std::map<int, double> slow{};
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // directory or images file; empty = generated digits
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.

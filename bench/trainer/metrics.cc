@@ -9,6 +9,7 @@
 
 #include "bench/trainer/gemm.h"
 #include "bench/trainer/loss_report.h"
+#include "bench/trainer/tolerance.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -83,7 +84,8 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"check_s", rank.check_s},
                    {"evaluate_s", rank.evaluate_s},
                    {"missing_contributions", rank.missing_contributions},
-                   {"expected_contributions", rank.expected_contributions}});
+                   {"expected_contributions", rank.expected_contributions},
+                   {"skipped_steps", rank.skipped_steps}});
     all.back().update(traffic_json(rank.traffic_known, rank.traffic));
     all.back().update(loss_json(rank.loss));
   }
@@ -198,13 +200,30 @@ json transport_json(const TrainConfig& config, const RunInfo& info) {
           {"transport", info.transport.empty() ? json(nullptr) : json(info.transport)}};
 }
 
+json tolerant_json(const TrainConfig& config, const std::vector<RankTotals>& ranks) {
+  if (!config.tolerance) return nullptr;
+  return {{"terms", to_text(*config.tolerance, static_cast<int>(ranks.size()))},
+          {"skipped_steps", sum(ranks, &RankTotals::skipped_steps)}};
+}
+
+json slow_json(const std::map<int, double>& slow) {
+  json all = json::object();
+  for (const auto& [rank, factor] : slow) all[std::to_string(rank)] = factor;
+  return all;
+}
+
+// Goodput: what no rank computed, nobody trained on.
+std::uint64_t images_of(const TrainReport& report) {
+  return report.images - sum(report.ranks, &RankTotals::skipped_images);
+}
+
 void add_totals(const TrainReport& report, json& results) {
   const std::vector<RankTotals>& ranks = report.ranks;
   const double train_s = mean(ranks, &RankTotals::train_s);
   const double exposed_s = mean(ranks, &RankTotals::exposed_comm_s);
   double hidden_s = 0;
   for (const RankTotals& rank : ranks) hidden_s += hidden(rank) / static_cast<double>(ranks.size());
-  results.update({{"images_per_second", rate(report.images, train_s)},
+  results.update({{"images_per_second", rate(images_of(report), train_s)},
                   {"train_s", train_s},
                   {"compute_s", mean(ranks, &RankTotals::compute_s)},
                   {"exposed_comm_s", exposed_s},
@@ -257,7 +276,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["inject_loss"] = config.inject_loss;
   results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);
   results["steps"] = report.steps;
-  results["images"] = report.images;
+  results["images"] = images_of(report);
   results["accuracy"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().accuracy);
   results["loss"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().loss);
   results["held_out_loss"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().held_out_loss);
@@ -267,8 +286,10 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["parameters_digest"] = fmt::format("{:016x}", report.parameters_digest);
   const bool exchanges = config.exchange.all_reduce == AllReduce::kAllToAll;
   const auto contributions = [&](std::uint64_t RankTotals::*member) {
-    return exchanges ? json(sum(report.ranks, member)) : json(nullptr);
+    return exchanges || config.tolerance ? json(sum(report.ranks, member)) : json(nullptr);
   };
+  results["tolerant"] = tolerant_json(config, report.ranks);
+  results["slow"] = slow_json(config.slow);
   const bool by_proxy = config.collective == CollectiveKind::kProxy;
   results["collective"] = to_string(config.collective);
   results["nccl"] = nccl_json(config, info.nccl);

@@ -32,6 +32,9 @@ struct RankTotals {
   Traffic traffic;
   std::uint64_t missing_contributions = 0;  // of all-to-all all-reduces: see CollectiveOutcome
   std::uint64_t expected_contributions = 0;
+  // Of a tolerant collective: what others' results came too early for.
+  std::uint64_t skipped_steps = 0;
+  std::uint64_t skipped_images = 0;
   double given_squares = 0;  // see StepCommunication
   double lost_squares = 0;
   LossCounts loss;
@@ -61,7 +64,7 @@ struct TrainReport {
   std::vector<double> step_seconds;  // wall time of each of the first kMaxStepSeconds steps on this rank
   Timeline timeline;                 // of this rank's latest steps
   std::uint64_t steps = 0;
-  std::uint64_t images = 0;  // trained on, all ranks together
+  std::uint64_t images = 0;  // of all steps, all ranks together; see RankTotals::skipped_images
   std::vector<RankTotals> ranks;
   std::optional<bool> replicas_identical;  // nothing: was not checked
   bool target_reached = false;
@@ -123,7 +126,9 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // send_retries and idle_yields are null, because NCCL tells neither. `parameter_server` is {label, server,
 // congestion_control} with collective "ps", otherwise null. `plan` (what was asked for) and `plans` ([{bytes, plan}] of
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
-// `helpers` ({given, left}) where there were none. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
+// `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for a tolerant run,
+// where `images` and the loss are of what was computed in time, and the contributions those that were given and not in
+// their own step's sums. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
 // each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are
 // means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,

@@ -27,6 +27,8 @@
 #include "bench/trainer/paraexpress_collective.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/ps_collective.h"
+#include "bench/trainer/tolerance.h"
+#include "bench/trainer/tolerant_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
 
 namespace clustar::bench::trainer {
@@ -67,6 +69,7 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--all-reduce", static_cast<std::uint64_t>(config.exchange.all_reduce)},
                            {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
                            {"--plan", static_cast<std::uint64_t>(config.paraexpress.plan)},
+                           {"--tolerant", digest_of(config.tolerance ? to_text(*config.tolerance, options.size) : "")},
                            {"the region map (--regions)", digest_of(config.paraexpress.regions)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
                            {"data set (--data)", digest(dataset)}};
@@ -107,6 +110,7 @@ struct Transport {
   std::unique_ptr<Collective> collective;
   std::unique_ptr<Collective> front;             // null: there are no front buckets
   ParaexpressCollective* paraexpress = nullptr;  // `collective` as what it is; null: it is another
+  TolerantCollective* tolerant = nullptr;
 
   // With the first error.
   Result<void> close() {
@@ -133,6 +137,11 @@ std::string with_log(std::string message, Transport& transport) {
   if (transport.paraexpress != nullptr) {
     for (const std::string& text : transport.paraexpress->take_warnings()) {
       message += fmt::format("\n  {} warned: {}", transport.paraexpress->transport(), text);
+    }
+  }
+  if (transport.tolerant != nullptr) {
+    for (const std::string& text : transport.tolerant->take_warnings()) {
+      message += fmt::format("\n  {} warned: {}", transport.tolerant->transport(), text);
     }
   }
   if (!transport.plugin) return message;
@@ -212,6 +221,19 @@ Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& o
 }
 
 // Nor does the baseline, whose connections are the kernel's alone.
+Result<void> connect_tolerant(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
+                              std::uint32_t buckets, Transport& transport, RunInfo& info) {
+  auto collective = TolerantCollective::create(
+      *transport.bootstrap,
+      {.tolerance = *config.tolerance, .buckets = buckets, .comm_id = comm_id, .stall_timeout = options.stall_timeout});
+  if (!collective) return tl::unexpected(collective.error());
+  info.transport = (*collective)->transport();
+  info.device = (*collective)->device();
+  transport.tolerant = collective->get();
+  transport.collective = std::move(*collective);
+  return {};
+}
+
 Result<void> connect_ps(const RankOptions& options, std::uint64_t comm_id, Transport& transport, RunInfo& info) {
   auto collective = PsCollective::create(*transport.bootstrap, {.root = options.root,
                                                                 .token = comm_id,
@@ -240,7 +262,7 @@ std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPl
 }
 
 Result<void> connect(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
-                     Transport& transport, RunInfo& info) {
+                     const BucketPlan& plan, Transport& transport, RunInfo& info) {
   auto bootstrap = proxy::Bootstrap::join({.rank = options.rank,
                                            .size = options.size,
                                            .root = options.root,
@@ -251,6 +273,9 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   const auto id = agree(settings(config, options, dataset), *transport.bootstrap);
   if (!id) return tl::unexpected(id.error());
   if (config.no_communication) return {};
+  if (config.tolerance) {
+    return connect_tolerant(config, options, *id, static_cast<std::uint32_t>(plan.buckets.size()), transport, info);
+  }
   if (config.collective == CollectiveKind::kParaexpress) {
     return connect_paraexpress(config, options, *id, transport, info);
   }
@@ -310,7 +335,7 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   info.held_out_examples = split->held_out.size();
   Transport transport;
   if (options.size > 1) {
-    if (auto ok = connect(config, options, *dataset, transport, info); !ok) return tl::unexpected(ok.error());
+    if (auto ok = connect(config, options, *dataset, plan, transport, info); !ok) return tl::unexpected(ok.error());
   }
   Trainer trainer(config, *model, plan, *dataset, *split,
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,

@@ -71,6 +71,7 @@ std::string nccl_text(const json& nccl) {
 }
 
 std::string plans_text(const json& results) {
+  if (!results["tolerant"].is_null()) return "ParaExpress, tolerant: each rank adds up its part of all";
   std::string text = fmt::format("ParaExpress, plan {}", results["plan"].get<std::string>());
   const char* before = ": ";
   for (const json& planned : results["plans"]) {
@@ -105,6 +106,16 @@ std::string exchange_text(const json& results) {
               : fmt::format("; their norm {:.3f} % of the gradients'", 100 * results["lost_norm"].get<double>()));
 }
 
+std::string tolerance_text(const json& results) {
+  const json& tolerant = results["tolerant"];
+  const auto kept = results["missing_contributions"].get<std::uint64_t>();
+  const auto given = results["expected_contributions"].get<std::uint64_t>();
+  return fmt::format("{}; {:.3f} % of contributions a step or more later; late ranks left out {} steps",
+                     tolerant["terms"].get<std::string>(),
+                     given > 0 ? 100.0 * static_cast<double>(kept) / static_cast<double>(given) : 0,
+                     grouped(tolerant["skipped_steps"]));
+}
+
 std::string communication_text(const json& results) {
   if (without_communication(results)) return "none: this throughput is a ceiling, its loss and accuracy mean nothing";
   if (results["ranks"] == 1) return "none";
@@ -136,6 +147,10 @@ std::string summary(const json& results) {
   }
   if (results["collective"] == "ps") {
     text += row("collectives by", results["parameter_server"]["label"].get<std::string>());
+  }
+  if (!results["tolerant"].is_null()) text += row("tolerance", tolerance_text(results));
+  for (const auto& [rank, factor] : results["slow"].items()) {
+    text += row("slowed on purpose", fmt::format("rank {} computes {} times as long", rank, factor.get<double>()));
   }
   if (results["all_reduce"] == "all-to-all") text += row("all-reduce", exchange_text(results));
   if (!config["codec"].is_null()) text += row("gradient codec", codec_text(results));

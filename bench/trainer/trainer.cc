@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "bench/trainer/digest.h"
@@ -40,6 +41,8 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
       check_(links.bootstrap) {
   network_.initialise(parameters_, config.seed);
+  const auto slow = config.slow.find(links.rank());
+  if (slow != config.slow.end()) slow_ = slow->second;
 }
 
 Result<TrainReport> Trainer::run() {
@@ -81,7 +84,7 @@ Result<void> Trainer::run_epoch(int epoch) {
   const auto batch = static_cast<std::size_t>(config_.batch);
   const double train_s_before = totals_.train_s;
   Progress progress{.epoch = epoch + 1, .epochs = config_.epochs, .steps = (order.size() + batch - 1) / batch};
-  double loss = 0;
+  ShareLoss loss;
   for (std::size_t at = 0; at < order.size() && !is_over(); at += batch) {
     const std::size_t size = std::min(batch, order.size() - at);
     const bool last = at + batch >= order.size();
@@ -90,7 +93,8 @@ Result<void> Trainer::run_epoch(int epoch) {
     const auto step_loss = run_step(std::span(order).subspan(at, size));
     if (!step_loss) return tl::unexpected(step_loss.error());
     if (is_over()) break;  // by what the step before had done
-    loss += *step_loss;
+    loss.sum += step_loss->sum;
+    loss.examples += step_loss->examples;
     ++report_.steps;
     report_.images += size;
     if (!config_.overlap_forward || last) {
@@ -100,7 +104,8 @@ Result<void> Trainer::run_epoch(int epoch) {
     totals_.train_s += step_s;
     if (report_.step_seconds.size() < kMaxStepSeconds) report_.step_seconds.push_back(step_s);
     ++progress.step;
-    progress.loss = *step_loss / static_cast<double>(largest_share(static_cast<int>(size), links_.size()));
+    // A step that was skipped has the loss of the one before.
+    if (step_loss->examples > 0) progress.loss = step_loss->sum / static_cast<double>(step_loss->examples);
     progress.images_per_second = images_per_second();
     extend_curve(progress.loss, progress.steps);
     if (progress_) progress_(progress);
@@ -119,15 +124,19 @@ void Trainer::extend_curve(double loss, std::size_t steps_of_epoch) {
 
 // Returns the loss summed over this rank's share. With overlap_forward it ends the step before, whose last buckets may
 // arrive while this one's first layers compute.
-Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
+Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   const auto mine = share(global_batch, links_.rank(), links_.size());
+  if (links_.collective != nullptr && !links_.collective->begin_step()) return skip_step(mine.size());
   const Clock::time_point begin = Clock::now();
+  slow_down();
+  const Clock::time_point computes = Clock::now();
   gather(dataset_, mine, batch_);
   const std::span<const float> outputs =
       network_.forward(parameters_, batch_.x.data(), mine.size(),
                        [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
+  computed_s_ = seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
-  if (is_over()) return 0.0;
+  if (is_over()) return ShareLoss{};
   step_times_ = {.begin = begin, .backward = Clock::now()};
   output_gradient_.resize(outputs.size());
   const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_,
@@ -135,8 +144,26 @@ Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   network_.backward(parameters_, output_gradient_, gradients_,
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
   step_times_.backward_end = Clock::now();
+  computed_s_ += std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count();
   step_open_ = true;
-  return loss.loss;
+  return ShareLoss{loss.loss, mine.size()};
+}
+
+// The buckets go round without this rank's gradients.
+Result<Trainer::ShareLoss> Trainer::skip_step(std::size_t examples) {
+  if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
+  if (is_over()) return ShareLoss{};
+  const Clock::time_point now = Clock::now();
+  step_times_ = {.begin = now, .backward = now, .backward_end = now};
+  for (std::size_t tensor = plan_.tensor_offset.size(); tensor-- > 0;) reducer_.tensor_ready(tensor);
+  step_open_ = true;
+  ++totals_.skipped_steps;
+  totals_.skipped_images += examples;
+  return ShareLoss{};
+}
+
+void Trainer::slow_down() const {
+  if (slow_ > 1) std::this_thread::sleep_for(std::chrono::duration<double>((slow_ - 1) * computed_s_));
 }
 
 void Trainer::need(std::size_t first_tensor, std::size_t count) {
@@ -214,14 +241,14 @@ Result<Trainer::Evaluation> Trainer::evaluate() {
   return Evaluation{(*all)[0] / count, (*all)[1] / count};
 }
 
-Result<void> Trainer::finish_epoch(int epoch, double my_loss, double train_s) {
+Result<void> Trainer::finish_epoch(int epoch, const ShareLoss& mine, double train_s) {
   if (!report_.failure.empty()) return {};
-  const auto loss = sum_over_ranks({my_loss});
+  const auto loss = sum_over_ranks({mine.sum, static_cast<double>(mine.examples)});
   if (!loss) return tl::unexpected(loss.error());
   const auto held_out = evaluate();
   if (!held_out) return tl::unexpected(held_out.error());
   EpochMetrics metrics;
-  metrics.loss = loss->front() / static_cast<double>(split_.train.size());
+  metrics.loss = (*loss)[0] / (*loss)[1];
   metrics.held_out_loss = held_out->loss;
   metrics.accuracy = held_out->accuracy;
   metrics.train_s = train_s;

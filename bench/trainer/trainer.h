@@ -69,14 +69,21 @@ class Trainer {
     double accuracy = 0;
   };
   Result<void> run_epoch(int epoch);
-  Result<double> run_step(std::span<const std::uint32_t> global_batch);
+  // Of the examples of this rank's share.
+  struct ShareLoss {
+    double sum = 0;
+    std::size_t examples = 0;  // 0: the step was skipped
+  };
+  Result<ShareLoss> run_step(std::span<const std::uint32_t> global_batch);
+  Result<ShareLoss> skip_step(std::size_t examples);
+  void slow_down() const;
   void need(std::size_t first_tensor, std::size_t count);
   void settle(std::size_t bucket);
   Result<void> end_step(bool epoch_over);
   Result<void> check_replicas(bool epoch_over);
   Traffic traffic() const;
   Result<Evaluation> evaluate();
-  Result<void> finish_epoch(int epoch, double my_loss, double train_s);
+  Result<void> finish_epoch(int epoch, const ShareLoss& mine, double train_s);
   // Sums of all ranks, for numbers that each rank has of its own examples.
   Result<std::vector<double>> sum_over_ranks(std::vector<double> mine);
   void extend_curve(double loss, std::size_t steps_of_epoch);
@@ -101,6 +108,8 @@ class Trainer {
   RankTotals totals_;
   bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
   StepTimes step_times_;    // of the open step
+  double slow_ = 1;         // TrainConfig::slow
+  double computed_s_ = 0;   // in the latest step
   TrainReport report_;
   double curve_loss_ = 0;  // summed since the curve's last point
   std::uint64_t curve_steps_ = 0;

@@ -35,6 +35,7 @@ struct TheGroup::State {
   std::mutex mutex{};
   std::condition_variable changed{};
   std::optional<Result<Outcome>> outcome{};
+  const steady_clock::time_point start = steady_clock::now();
 
   void end(Result<Outcome> result) {
     const std::lock_guard lock(mutex);
@@ -178,6 +179,7 @@ bool TheGroup::settle() {
   const auto ended = std::erase_if(open_, [this](const Open& one) {
     auto outcome = party_->settle(one.bucket);
     if (!outcome) return false;
+    outcome->took = steady_clock::now() - one.state->start;
     one.state->end(*outcome);
     return true;
   });

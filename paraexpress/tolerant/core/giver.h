@@ -22,6 +22,7 @@ struct Outcome {
   std::uint64_t given = 0, kept = 0;
   // How many gradients are in the result: in the part that has fewest.
   std::uint32_t weight = 0;
+  Duration took{};  // from its start by the user, where a Group ran it
 };
 
 // What a rank still has to give of a bucket.
