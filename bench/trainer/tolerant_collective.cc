@@ -1,6 +1,5 @@
 #include "bench/trainer/tolerant_collective.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "bench/trainer/failed_pending.h"
@@ -60,10 +59,7 @@ Result<std::unique_ptr<TolerantCollective>> TolerantCollective::create(proxy::Bo
 }
 
 bool TolerantCollective::begin_step() {
-  const bool late = std::ranges::any_of(buckets_, [&](const auto& one) { return group_->closed(one.second) > step_; });
-  ++step_;
-  gives_ = !late && !gave_up_;
-  gave_up_ = late;
+  gives_ = group_->should_compute();
   return gives_;
 }
 

@@ -31,8 +31,6 @@ class TolerantCollective final : public Collective {
 
   int size() const override { return size_; }
   Buffer map(void* host, std::size_t) override { return {static_cast<std::byte*>(host)}; }
-  // Where the others have ended a bucket of this step already, what this rank would compute comes too late. Then it
-  // takes their results, and what it kept it gives in the first step that is open.
   bool begin_step() override;
   // Each buffer is a bucket of its own, numbered by first use, which is the same order on all ranks.
   std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
@@ -50,8 +48,7 @@ class TolerantCollective final : public Collective {
 
   int rank_;
   int size_;
-  std::uint64_t step_ = 0;  // that begins next
-  bool gives_ = true, gave_up_ = false;
+  bool gives_ = true;  // in this step
   std::map<const std::byte*, std::uint32_t> buckets_{};
   std::unique_ptr<paraexpress::OwnTransport> own_;  // outlives the group
   std::unique_ptr<paraexpress::tolerant::Group> group_;

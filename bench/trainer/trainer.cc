@@ -134,7 +134,7 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   const std::span<const float> outputs =
       network_.forward(parameters_, batch_.x.data(), mine.size(),
                        [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
-  computed_s_ = seconds_since(computes);
+  const double forward_s = seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
   if (is_over()) return ShareLoss{};
   step_times_ = {.begin = begin, .backward = Clock::now()};
@@ -144,7 +144,7 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   network_.backward(parameters_, output_gradient_, gradients_,
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
   step_times_.backward_end = Clock::now();
-  computed_s_ += std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count();
+  average_compute(forward_s + std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count());
   step_open_ = true;
   return ShareLoss{loss.loss, mine.size()};
 }
@@ -164,6 +164,11 @@ Result<Trainer::ShareLoss> Trainer::skip_step(std::size_t examples) {
 
 void Trainer::slow_down() const {
   if (slow_ > 1) std::this_thread::sleep_for(std::chrono::duration<double>((slow_ - 1) * computed_s_));
+}
+
+// One step that the machine held up is no reason to sleep long in the next.
+void Trainer::average_compute(double seconds) {
+  computed_s_ = computed_s_ > 0 ? computed_s_ + (seconds - computed_s_) / 8 : seconds;
 }
 
 void Trainer::need(std::size_t first_tensor, std::size_t count) {

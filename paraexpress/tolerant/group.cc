@@ -118,9 +118,9 @@ std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements
   return round;
 }
 
-std::uint64_t TheGroup::closed(std::uint32_t bucket) const {
+bool TheGroup::should_compute() {
   const std::lock_guard lock(mutex_);
-  return usable(bucket) ? party_->closed(bucket) : 0;
+  return party_ == nullptr || party_->should_compute();
 }
 
 Result<Residual> TheGroup::residual(std::uint32_t bucket) {

@@ -28,7 +28,7 @@ class TheGroup final : public Group, private Listener {
 
   std::unique_ptr<Round> all_reduce(std::uint32_t bucket, void* elements, std::size_t count, DataType type,
                                     bool gives) override;
-  std::uint64_t closed(std::uint32_t bucket) const override;
+  bool should_compute() override;
   Result<Residual> residual(std::uint32_t bucket) override;
   Result<void> restore(std::uint32_t bucket, Residual residual) override;
   EngineTraffic traffic() const override;

@@ -67,9 +67,10 @@ class Group {
   // They are the caller's again after wait(). `gives` false: they are not read; the rank gives what it has kept.
   virtual std::unique_ptr<Round> all_reduce(std::uint32_t bucket, void* elements, std::size_t count, DataType type,
                                             bool gives = true) = 0;
-  // So many rounds of the bucket have ended for the others. More than this rank began: it is late, and what it computes
-  // for its next round comes too late. Then it had better catch up: all_reduce() that gives nothing ends at once there.
-  virtual std::uint64_t closed(std::uint32_t bucket) const = 0;
+  // Before each step, which is a round of each bucket: whether to compute its gradients. False: this rank is late, and
+  // they would be too. Its all_reduce() should give nothing in this step: it then ends at once where the others have
+  // ended it, and otherwise brings in time what this rank has kept.
+  virtual bool should_compute() = 0;
 
   // What this rank keeps of a bucket, between rounds; and to begin with it, before the bucket's first round: after a
   // restart, that no gradient is lost.

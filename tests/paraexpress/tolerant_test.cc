@@ -161,11 +161,8 @@ TEST_P(TolerantOver, ContributionsAndResidualsAreTheSumWhereARankIsLate) {
   with_group(GetParam(), options, [&](Group& group, Member rank) {
     Rng rng(rank + 1);
     std::vector<float> values(kCount);
-    bool flush = false;
     for (std::uint64_t round = 0; round < kRounds; ++round) {
-      const bool late = group.closed(0) > round;
-      const bool gives = !late && !flush;
-      flush = late;
+      const bool gives = group.should_compute();
       if (gives && rank == 3) std::this_thread::sleep_for(milliseconds(30));
       draw(values, rng);
       if (gives) books.gave(values);
@@ -194,7 +191,7 @@ TEST_P(TolerantOver, WhatWasKeptIsGivenAfterARestart) {
     std::vector<float> values(1000, static_cast<float>(rank + 1));
     if (rank == 1) {
       const auto until = steady_clock::now() + std::chrono::seconds(20);
-      while (group.closed(0) == 0 && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+      while (group.should_compute() && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
     }
     const auto outcome = group.all_reduce(0, values.data(), values.size(), DataType::kFloat32)->wait();
     ASSERT_TRUE(outcome) << outcome.error().message;

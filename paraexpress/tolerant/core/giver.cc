@@ -183,6 +183,11 @@ void Giver::keep(Part& part, Member root, const Came& result, Outcome& outcome) 
   part.given = nullptr;
 }
 
-std::uint64_t Giver::closed() const { return *std::ranges::max_element(next_result_); }
+bool Giver::is_late() const { return *std::ranges::max_element(next_result_) > residual_.rounds + (open() ? 1 : 0); }
+
+std::uint32_t Giver::owed() const {
+  const auto most = std::ranges::max_element(residual_.owed);
+  return most == residual_.owed.end() ? 0 : *most;
+}
 
 }  // namespace clustar::paraexpress::tolerant

@@ -57,8 +57,10 @@ class Giver {
 
   // The round that is open, once it has ended.
   std::optional<Outcome> settle();
-  // So many rounds have ended in some part at least, as far as this rank knows.
-  std::uint64_t closed() const;
+  // The others have ended the round that this rank has not begun, or a part of it.
+  bool is_late() const;
+  // Gradients that it keeps: of the part that has most.
+  std::uint32_t owed() const;
   const Residual& residual() const { return residual_; }
   // Of an earlier life of this rank, before anything else. Why it cannot be, or nothing.
   std::optional<std::string> restore(Residual residual);

@@ -53,6 +53,17 @@ std::optional<Fault> Party::advance(TimePoint now) {
   return std::nullopt;
 }
 
+bool Party::should_compute() {
+  bool late = false;
+  std::uint32_t owed = 0;
+  for (const auto& one : seats_) {
+    if (one == nullptr) continue;
+    late = late || one->giver.is_late();
+    owed = std::max(owed, one->giver.owed());
+  }
+  return pace_.should_compute(late, owed);
+}
+
 std::optional<TimePoint> Party::next() const {
   std::optional<TimePoint> first;
   for (const auto& one : seats_) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paraexpress/tolerant/core/giver.h"
+#include "paraexpress/tolerant/core/pace.h"
 #include "paraexpress/tolerant/core/root.h"
 #include "paraexpress/tolerant/core/terms.h"
 #include "paraexpress/tolerant/core/wire.h"
@@ -40,8 +41,8 @@ class Party {
   // When advance() may have something to do though nothing was heard.
   std::optional<TimePoint> next() const;
   std::optional<Outcome> settle(std::uint32_t bucket) { return seat(bucket).giver.settle(); }
-  // As Giver's.
-  std::uint64_t closed(std::uint32_t bucket) const { return seats_[bucket] ? seats_[bucket]->giver.closed() : 0; }
+  // Before each step, a round of each bucket.
+  bool should_compute();
   Residual residual(std::uint32_t bucket) const {
     return seats_[bucket] ? seats_[bucket]->giver.residual() : Residual{};
   }
@@ -62,6 +63,7 @@ class Party {
   const Terms terms_;
   Wire& wire_;
   std::vector<std::unique_ptr<Seat>> seats_;  // by bucket; null: not used yet
+  Pace pace_{};
 };
 
 }  // namespace clustar::paraexpress::tolerant

@@ -143,7 +143,6 @@ class SimulatedGroup {
     std::vector<std::vector<float>> buffers{};
     std::uint64_t round = 0, skipped = 0;
     std::size_t open = 0;
-    bool catches_up = false;
     bool looks = false;  // an event to look at it is under way
   };
   friend struct Rank;
@@ -243,19 +242,11 @@ class SimulatedGroup {
     else if (finished_ == TimePoint{})
       finished_ = now_;
   }
-  bool is_late(const Rank& rank) const {
-    for (std::uint32_t bucket = 0; bucket < rank.buffers.size(); ++bucket) {
-      if (rank.party.closed(bucket) > rank.round) return true;
-    }
-    return false;
-  }
   // As the trainer does: a rank that is late takes the results, gives what it kept, and then computes again.
   void step(Member which) {
     Rank& rank = *ranks_[which];
-    const bool late = is_late(rank);
-    if (late || std::exchange(rank.catches_up, late)) {
+    if (!rank.party.should_compute()) {
       ++rank.skipped;
-      rank.catches_up = late;
       give(which, false);
       return;
     }
