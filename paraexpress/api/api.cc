@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "paraexpress/api/calls.h"
 #include "paraexpress/api/own_transport.h"
 #include "paraexpress/elastic/elastic.h"
 #include "paraexpress/engine/engine.h"
@@ -24,41 +22,6 @@ namespace clustar::paraexpress {
 namespace {
 
 using rendezvous::Bootstrap;
-
-thread_local std::string last_error;
-
-int status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument: return CLUSTARPX_EINVAL;
-    case ErrorCode::kInvalidUsage: return CLUSTARPX_EUSAGE;
-    case ErrorCode::kUnavailable: return CLUSTARPX_ESYSTEM;
-    case ErrorCode::kSystem: return CLUSTARPX_ESYSTEM;
-    case ErrorCode::kRemote: return CLUSTARPX_EREMOTE;
-    case ErrorCode::kInternal: return CLUSTARPX_EINTERNAL;
-  }
-  return CLUSTARPX_EINTERNAL;
-}
-
-int report(const Result<void>& result) {
-  if (result) return CLUSTARPX_OK;
-  last_error = result.error().message;
-  return status_of(result.error().code);
-}
-
-template <class Body>
-int guarded(Body&& body) noexcept {
-  try {
-    return report(std::forward<Body>(body)());
-  } catch (const std::bad_alloc&) {
-    last_error.clear();  // there is no memory for a text
-    return CLUSTARPX_ESYSTEM;
-  } catch (...) {
-    last_error.clear();
-    return CLUSTARPX_EINTERNAL;
-  }
-}
-
-tl::unexpected<Error> wrong(std::string text) { return fail(ErrorCode::kInvalidArgument, std::move(text)); }
 
 // One communicator. What it is made of outlives the engines.
 struct Comm {
@@ -71,34 +34,6 @@ struct Started {
   std::unique_ptr<Operation> operation{};
 };
 
-// Handles of this process. Any thread.
-template <class T>
-class Handles {
- public:
-  std::uint64_t add(std::shared_ptr<T> one) {
-    const std::lock_guard lock(mutex_);
-    all_.emplace(++last_, std::move(one));
-    return last_;
-  }
-  std::shared_ptr<T> find(std::uint64_t handle) {
-    const std::lock_guard lock(mutex_);
-    const auto at = all_.find(handle);
-    return at == all_.end() ? nullptr : at->second;
-  }
-  std::shared_ptr<T> take(std::uint64_t handle) {
-    const std::lock_guard lock(mutex_);
-    const auto at = all_.find(handle);
-    if (at == all_.end()) return nullptr;
-    auto one = std::move(at->second);
-    all_.erase(at);
-    return one;
-  }
-
- private:
-  std::mutex mutex_{};
-  std::map<std::uint64_t, std::shared_ptr<T>> all_{};
-  std::uint64_t last_ = 0;
-};
 // Never destroyed: other threads may still call while the process ends.
 Handles<Comm>& comms() {
   static auto* const all = new Handles<Comm>;
@@ -107,39 +42,6 @@ Handles<Comm>& comms() {
 Handles<Started>& operations() {
   static auto* const all = new Handles<Started>;
   return *all;
-}
-
-// Of "HOST[:PORT],HOST,...": each HOST:PORT, with the first one's port. A port stands behind the last colon, unless
-// that is within [IPv6].
-std::vector<std::string> addresses_of(const std::string& hosts) {
-  std::vector<std::string> all;
-  std::string port = ":29555";
-  for (std::size_t at = 0; at <= hosts.size();) {
-    const std::size_t end = std::min(hosts.find(',', at), hosts.size());
-    std::string host = hosts.substr(at, end - at);
-    at = end + 1;
-    const std::size_t colon = host.rfind(':'), bracket = host.rfind(']');
-    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) {
-      if (all.empty()) port = host.substr(colon);
-      host.resize(colon);
-    }
-    all.push_back(host + port);
-  }
-  return all;
-}
-
-// Where rank 0 may be: one address, or each host's.
-Result<std::vector<std::string>> addresses_of(const clustarPxOptions_v1& options) {
-  if ((options.root != nullptr) == (options.hosts != nullptr)) {
-    return wrong("root and hosts: allowed: one of them, the other null");
-  }
-  if (options.root != nullptr) return std::vector<std::string>{options.root};
-  const std::string hosts = options.hosts;
-  const auto all = addresses_of(hosts);
-  const int count = hosts.empty() ? 0 : static_cast<int>(all.size());
-  // A newcomer does not know how many there are.
-  if (options.ranks > 0 ? count == options.ranks : count > 0) return all;
-  return wrong(fmt::format("hosts '{}' names {}, ranks is {}; allowed: a host per rank", hosts, count, options.ranks));
 }
 
 Result<std::optional<Plan>> plan_named(const char* name) {
@@ -185,7 +87,7 @@ Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
   meeting.size = options->ranks + options->helpers;
   meeting.required = options->ranks;
   if (meeting.size > 1 || options->root != nullptr || options->hosts != nullptr) {
-    const auto addresses = addresses_of(*options);
+    const auto addresses = addresses_of(options->root, options->hosts, options->ranks);
     if (!addresses) return tl::unexpected(addresses.error());
     meeting.root = addresses->front();
     if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
@@ -232,7 +134,7 @@ Result<void> join(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* 
                     "chooses a device, 0 ranks, 0 helpers, a wait of 0 or more",
                     options->rank, options->ranks, options->helpers, wait_ms));
   }
-  const auto addresses = addresses_of(*options);
+  const auto addresses = addresses_of(options->root, options->hosts, options->ranks);
   if (!addresses) return tl::unexpected(addresses.error());
   const auto comm = std::make_shared<Comm>();
   auto transport = OwnTransport::choose(options->rank);
@@ -397,7 +299,7 @@ int clustarPxResize(clustarPx_t handle, clustarPxPlace_v1* out) {
     const auto resized = comm->elastic->resize();
     if (!resized) return tl::unexpected(resized.error());
     clustar::paraexpress::tell(out, *resized);
-    clustar::paraexpress::last_error = resized->shut;
+    clustar::paraexpress::last_error() = resized->shut;
     return {};
   });
 }
@@ -420,7 +322,7 @@ int clustarPxJoin(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* 
   return guarded([&] { return clustar::paraexpress::join(options, wait_ms, out, place); });
 }
 
-const char* clustarPxLastError(void) { return clustar::paraexpress::last_error.c_str(); }
+const char* clustarPxLastError(void) { return clustar::paraexpress::last_error().c_str(); }
 
 }  // extern "C"
 #pragma GCC visibility pop

@@ -17,7 +17,6 @@ constexpr Duration kPart = std::chrono::seconds(3), kPartFailed = std::chrono::m
 constexpr auto kPatience = std::chrono::milliseconds(200);
 // What a rank sent before it left is here by then.
 constexpr auto kLastWords = std::chrono::seconds(1);
-constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
 // Looks for failures while there is something to do.
 constexpr std::uint64_t kLookEvery = 64;
 
@@ -209,7 +208,8 @@ std::optional<Blame> TheGroup::look(bool moved) {
 
 std::optional<Blame> TheGroup::look_for_stalls(steady_clock::duration idle) const {
   for (Member peer = 0; idle > kLastWords && peer < options_.ranks; ++peer) {
-    if (farewells_->has_left(peer)) return blame(peer, {ErrorCode::kRemote, "it has left, where others have more rounds to do"});
+    if (farewells_->has_left(peer))
+      return blame(peer, {ErrorCode::kRemote, "it has left, where others have more rounds to do"});
   }
   if (idle < options_.stall) return std::nullopt;
   return Blame{

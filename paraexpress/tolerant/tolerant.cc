@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint32_t kMostTolerance = 100'000;
 constexpr Duration kMostDeadline = std::chrono::hours(1);
 
+}  // namespace
+
 Result<void> check(const GroupOptions& options) {
   const auto refuse = [](std::string what) -> Result<void> {
     return fail(ErrorCode::kInvalidArgument, std::move(what));
@@ -45,6 +47,8 @@ Result<void> check(const GroupOptions& options) {
   }
   return {};
 }
+
+namespace {
 
 Terms terms_of(const GroupOptions& options) {
   const Tolerance& tolerance = options.tolerance;

@@ -46,6 +46,9 @@ struct GroupOptions {
   transport::ChannelOptions channel{};
 };
 
+// Whether a group of these can be; the error says what is allowed.
+Result<void> check(const GroupOptions& options);
+
 class Round {
  public:
   virtual ~Round() = default;

@@ -7,7 +7,6 @@ namespace {
 
 constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kCounted = 32;
-constexpr std::uint64_t kMostCount = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMostWeight = 1 << 20;
 
 }  // namespace
@@ -50,7 +49,7 @@ std::optional<Note> parse_note(std::span<const std::byte> message, const Terms& 
   for (std::size_t i = 0; i < kMostGroup; ++i) {
     note.counted[i] = (static_cast<unsigned>(message[kCounted + i / 8]) >> (i % 8) & 1) != 0;
   }
-  const bool sense = note.bucket < terms.buckets && note.count >= 1 && note.count <= kMostCount &&
+  const bool sense = note.bucket < terms.buckets && note.count >= 1 && note.count <= kMostElements &&
                      note.round < std::uint64_t{1} << 62 && note.weight <= kMostWeight &&
                      (note.counted >> terms.ranks).none();
   const bool result = note.kind == NoteKind::kResult;

@@ -12,6 +12,7 @@ namespace clustar::paraexpress::tolerant {
 
 inline constexpr std::size_t kMostGroup = 256;
 inline constexpr std::uint32_t kMostBuckets = 4096;
+inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;  // of a bucket
 using Members = std::bitset<kMostGroup>;
 
 struct Terms {

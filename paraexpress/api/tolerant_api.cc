@@ -1,0 +1,198 @@
+// The C API of the tolerant contract.
+#include <clustar/paraexpress_tolerant.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "paraexpress/api/calls.h"
+#include "paraexpress/api/own_transport.h"
+#include "paraexpress/tolerant/core/saved.h"
+#include "paraexpress/tolerant/tolerant.h"
+#include "transport/rendezvous/bootstrap.h"
+#include "transport/rendezvous/socket_io.h"
+
+namespace clustar::paraexpress {
+namespace {
+
+using rendezvous::Bootstrap;
+
+// What the group is made of outlives it.
+struct Ranks {
+  std::unique_ptr<OwnTransport> transport{};
+  std::unique_ptr<Bootstrap> bootstrap{};
+  std::unique_ptr<tolerant::Group> group{};
+};
+struct Begun {
+  std::shared_ptr<Ranks> ranks{};  // outlives the round
+  std::unique_ptr<tolerant::Round> round{};
+};
+
+// Never destroyed: other threads may still call while the process ends.
+Handles<Ranks>& groups() {
+  static auto* const all = new Handles<Ranks>;
+  return *all;
+}
+Handles<Begun>& rounds() {
+  static auto* const all = new Handles<Begun>;
+  return *all;
+}
+
+Result<tolerant::GroupOptions> options_of(const clustarPxTolerantOptions_v1& options) {
+  for (const auto& [name, value] : {std::pair{"rank", options.rank},
+                                    {"ranks", options.ranks},
+                                    {"buckets", options.buckets},
+                                    {"quorum", options.quorum},
+                                    {"deadline_us", options.deadline_us},
+                                    {"staleness", options.staleness},
+                                    {"tolerance_ppm", options.tolerance_ppm},
+                                    {"stall_ms", options.stall_ms}}) {
+    if (value < 0) return wrong(fmt::format("{} {}; allowed: 0 and more", name, value));
+  }
+  if (options.plain != 0 && options.plain != 1) return wrong(fmt::format("plain {}; allowed: 0, 1", options.plain));
+  tolerant::GroupOptions group;
+  group.rank = static_cast<Member>(options.rank);
+  group.ranks = static_cast<std::uint32_t>(options.ranks);
+  group.buckets = static_cast<std::uint32_t>(options.buckets);
+  group.tolerance = {.quorum = static_cast<std::uint32_t>(options.quorum),
+                     .deadline = std::chrono::microseconds(options.deadline_us),
+                     .staleness = static_cast<std::uint32_t>(options.staleness),
+                     .tolerance_ppm = static_cast<std::uint32_t>(options.tolerance_ppm),
+                     .scales = options.plain == 0};
+  if (options.stall_ms > 0) group.stall = std::chrono::milliseconds(options.stall_ms);
+  if (const auto ok = check(group); !ok) return tl::unexpected(ok.error());
+  return group;
+}
+
+Result<void> init(const clustarPxTolerantOptions_v1* options, clustarPxTolerant_t* out) {
+  if (options == nullptr || out == nullptr) return wrong("a null pointer; allowed: options, and where the handle goes");
+  if (options->size != sizeof *options) {
+    return wrong(
+        fmt::format("size {}; allowed: {}, sizeof(clustarPxTolerantOptions_v1)", options->size, sizeof *options));
+  }
+  auto group = options_of(*options);
+  if (!group) return tl::unexpected(group.error());
+  Bootstrap::Options meeting;
+  meeting.rank = options->rank;
+  meeting.size = options->ranks;
+  if (options->ranks > 1 || options->root != nullptr || options->hosts != nullptr) {
+    const auto addresses = addresses_of(options->root, options->hosts, options->ranks);
+    if (!addresses) return tl::unexpected(addresses.error());
+    meeting.root = addresses->front();
+    if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
+  }
+  const auto ranks = std::make_shared<Ranks>();
+  auto transport = OwnTransport::choose(options->rank);
+  if (!transport) return tl::unexpected(transport.error());
+  ranks->transport = std::move(*transport);
+  auto bootstrap = Bootstrap::join(meeting);
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
+  ranks->bootstrap = std::move(*bootstrap);
+  group->device = ranks->transport->device();
+  group->channel.job = ranks->transport->job();
+  auto made = tolerant::Group::create(
+      ranks->transport->transport(),
+      [&](std::span<const std::byte> mine) { return ranks->bootstrap->all_gather(mine); }, *group);
+  if (!made) return tl::unexpected(made.error());
+  ranks->group = std::move(*made);
+  *out = groups().add(ranks);
+  return {};
+}
+
+// With the group of this handle.
+template <class Body>
+int with_group(clustarPxTolerant_t handle, Body&& body) noexcept {
+  return guarded([&]() -> Result<void> {
+    const auto ranks = groups().find(handle);
+    if (ranks == nullptr) return wrong(fmt::format("group {}; allowed: one that is not finalized", handle));
+    return body(ranks);
+  });
+}
+
+std::uint32_t bucket_of(int bucket) { return bucket < 0 ? ~std::uint32_t{0} : static_cast<std::uint32_t>(bucket); }
+
+}  // namespace
+}  // namespace clustar::paraexpress
+
+using clustar::Result;
+using namespace clustar::paraexpress;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int clustarPxTolerantInit(const clustarPxTolerantOptions_v1* options, clustarPxTolerant_t* out) {
+  return guarded([&] { return init(options, out); });
+}
+
+int clustarPxTolerantShouldCompute(clustarPxTolerant_t group, int* should) {
+  return with_group(group, [&](const auto& ranks) -> Result<void> {
+    if (should == nullptr) return wrong("a null pointer; allowed: where the answer goes");
+    *should = ranks->group->should_compute() ? 1 : 0;
+    return {};
+  });
+}
+
+int clustarPxTolerantAllReduce(clustarPxTolerant_t group, int bucket, void* elements, size_t count, int datatype,
+                               int gives, clustarPxTolerantRound_t* out) {
+  return with_group(group, [&](const auto& ranks) -> Result<void> {
+    if (out == nullptr) return wrong("a null pointer; allowed: where the round's handle goes");
+    if (datatype != CLUSTARPX_FLOAT32 && datatype != CLUSTARPX_FLOAT64) {
+      return wrong(fmt::format("datatype {}; allowed: CLUSTARPX_FLOAT32 (7), CLUSTARPX_FLOAT64 (8)", datatype));
+    }
+    auto round =
+        ranks->group->all_reduce(bucket_of(bucket), elements, count, static_cast<DataType>(datatype), gives != 0);
+    *out = rounds().add(std::make_shared<Begun>(Begun{ranks, std::move(round)}));
+    return {};
+  });
+}
+
+int clustarPxTolerantWait(clustarPxTolerantRound_t handle, clustarPxTolerantOutcome_v1* out) {
+  return guarded([&]() -> Result<void> {
+    if (out != nullptr && out->size != sizeof *out) {
+      return wrong(fmt::format("size {}; allowed: {}, sizeof(clustarPxTolerantOutcome_v1)", out->size, sizeof *out));
+    }
+    const auto begun = rounds().take(handle);
+    if (begun == nullptr) return wrong(fmt::format("round {}; allowed: one that is not waited for yet", handle));
+    const auto outcome = begun->round->wait();
+    if (!outcome) return tl::unexpected(outcome.error());
+    if (out != nullptr) *out = {sizeof *out, outcome->round, outcome->given, outcome->kept, outcome->weight};
+    return {};
+  });
+}
+
+int clustarPxTolerantSave(clustarPxTolerant_t group, int bucket, void* memory, size_t* bytes) {
+  return with_group(group, [&](const auto& ranks) -> Result<void> {
+    if (bytes == nullptr) return wrong("a null pointer; allowed: where the number of bytes goes");
+    const auto residual = ranks->group->residual(bucket_of(bucket));
+    if (!residual) return tl::unexpected(residual.error());
+    const std::size_t needed = tolerant::saved_bytes(*residual), room = std::exchange(*bytes, needed);
+    if (memory == nullptr) return {};
+    if (room < needed) return wrong(fmt::format("room for {} bytes; allowed: {} and more", room, needed));
+    tolerant::save(*residual, std::span(static_cast<std::byte*>(memory), needed));
+    return {};
+  });
+}
+
+int clustarPxTolerantRestore(clustarPxTolerant_t group, int bucket, const void* memory, size_t bytes) {
+  return with_group(group, [&](const auto& ranks) -> Result<void> {
+    if (memory == nullptr) return wrong("a null pointer; allowed: what clustarPxTolerantSave() wrote");
+    auto residual = tolerant::parse_saved(std::span(static_cast<const std::byte*>(memory), bytes));
+    if (!residual) return wrong(fmt::format("{} bytes that clustarPxTolerantSave() did not write", bytes));
+    return ranks->group->restore(bucket_of(bucket), std::move(*residual));
+  });
+}
+
+int clustarPxTolerantFinalize(clustarPxTolerant_t handle) {
+  return guarded([&]() -> Result<void> {
+    const auto ranks = groups().take(handle);
+    if (ranks == nullptr) return wrong(fmt::format("group {}; allowed: one that is not finalized", handle));
+    ranks->group->close();
+    return {};
+  });
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
