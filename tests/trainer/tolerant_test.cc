@@ -16,7 +16,6 @@ namespace clustar::bench::trainer {
 namespace {
 
 using nlohmann::json;
-using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

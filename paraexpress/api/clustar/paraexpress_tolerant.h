@@ -2,10 +2,10 @@
  * bounded part of what a lossy network loses (version CLUSTARPX_3 of libclustar-paraexpress.so).
  *
  * A round of a bucket ends once a quorum of ranks gave to it and its deadline is over. Its result is the sum, scaled by
- * how many gradients came, the same bits on all ranks. What a rank gave too late, or lost on its way, it keeps and gives
- * with its next round: what was summed and what is kept add up to all that was given. A rank that dies is an error on
- * all ranks that names it, and the group is of no further use then: finalize it. For anything but gradients use
- * clustar/paraexpress.h, whose contract is strict.
+ * how many gradients came, the same bits on all ranks. What a rank gave too late, or lost on its way, it keeps and
+ * gives with its next round: what was summed and what is kept add up to all that was given. A rank that dies is an
+ * error on all ranks that names it, and the group is of no further use then: finalize it. For anything but gradients
+ * use clustar/paraexpress.h, whose contract is strict.
  *
  * A step, on every rank:
  *
@@ -50,8 +50,8 @@ int clustarPxTolerantInit(const clustarPxTolerantOptions_v1* options, clustarPxT
 /* Before each step, a round of each bucket. *should 0: this rank is late, and its gradients would be too. Then its
  * rounds of this step should give nothing: they bring the results, and give what this rank has kept. */
 int clustarPxTolerantShouldCompute(clustarPxTolerant_t group, int* should);
-/* The bucket's next round, in place: `count` elements (CLUSTARPX_FLOAT32, CLUSTARPX_FLOAT64), always as many of a bucket,
- * in any host memory, which is left alone until the wait returned. `gives` 0: the elements are not read. */
+/* The bucket's next round, in place: `count` elements (CLUSTARPX_FLOAT32, CLUSTARPX_FLOAT64), always as many of a
+ * bucket, in any host memory, which is left alone until the wait returned. `gives` 0: the elements are not read. */
 int clustarPxTolerantAllReduce(clustarPxTolerant_t group, int bucket, void* elements, size_t count, int datatype,
                                int gives, clustarPxTolerantRound_t* out);
 
@@ -65,9 +65,9 @@ typedef struct {
 /* Blocks. The handle has ended then. `out` may be null. */
 int clustarPxTolerantWait(clustarPxTolerantRound_t round, clustarPxTolerantOutcome_v1* out);
 
-/* For a restart: what this rank keeps of a bucket, between its rounds, as opaque bytes. `memory` null: *bytes becomes how
- * many there are; otherwise *bytes is how much room there is, and becomes how many were written. Restored in another
- * group, of as many ranks or not, before the bucket's first round there. */
+/* For a restart: what this rank keeps of a bucket, between its rounds, as opaque bytes. `memory` null: *bytes becomes
+ * how many there are; otherwise *bytes is how much room there is, and becomes how many were written. Restored in
+ * another group, of as many ranks or not, before the bucket's first round there. */
 int clustarPxTolerantSave(clustarPxTolerant_t group, int bucket, void* memory, size_t* bytes);
 int clustarPxTolerantRestore(clustarPxTolerant_t group, int bucket, const void* memory, size_t bytes);
 
