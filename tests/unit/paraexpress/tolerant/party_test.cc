@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/sanitized.h"
 #include "tests/unit/paraexpress/tolerant/simulated_group.h"
 
 namespace clustar::paraexpress::tolerant {
@@ -35,7 +36,8 @@ Simulated drawn(std::uint64_t seed) {
 
 TEST(TolerantParty, ContributionsAndResidualsAreTheSumOfAllGradients) {
   std::uint64_t kept = 0, skipped = 0;
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+  constexpr std::uint64_t kSeeds = tests::kSanitized ? 150 : 1000;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const Simulated options = drawn(seed);
     SimulatedGroup group(options);
@@ -48,12 +50,12 @@ TEST(TolerantParty, ContributionsAndResidualsAreTheSumOfAllGradients) {
     if (HasFailure()) return;
   }
   // Else nothing of it was tried.
-  EXPECT_GT(kept, 30'000);
-  EXPECT_GT(skipped, 2'000);
+  EXPECT_GT(kept, kSeeds * 30);
+  EXPECT_GT(skipped, kSeeds * 2);
 }
 
 TEST(TolerantParty, NothingIsLostByARestart) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (tests::kSanitized ? 50 : 300); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Simulated options = drawn(seed);
     SimulatedGroup first(options);
