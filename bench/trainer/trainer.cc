@@ -144,7 +144,7 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   network_.backward(parameters_, output_gradient_, gradients_,
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
   step_times_.backward_end = Clock::now();
-  average_compute(forward_s + std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count());
+  note_compute(forward_s + std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count());
   step_open_ = true;
   return ShareLoss{loss.loss, mine.size()};
 }
@@ -166,9 +166,10 @@ void Trainer::slow_down() const {
   if (slow_ > 1) std::this_thread::sleep_for(std::chrono::duration<double>((slow_ - 1) * computed_s_));
 }
 
-// One step that the machine held up is no reason to sleep long in the next.
-void Trainer::average_compute(double seconds) {
-  computed_s_ = computed_s_ > 0 ? computed_s_ + (seconds - computed_s_) / 8 : seconds;
+// A step that the machine held up, or the first one, is no reason to sleep long in the next.
+void Trainer::note_compute(double seconds) {
+  constexpr double kGrowth = 1.05;
+  computed_s_ = computed_s_ > 0 ? std::min(seconds, computed_s_ * kGrowth) : seconds;
 }
 
 void Trainer::need(std::size_t first_tensor, std::size_t count) {

@@ -77,7 +77,7 @@ class Trainer {
   Result<ShareLoss> run_step(std::span<const std::uint32_t> global_batch);
   Result<ShareLoss> skip_step(std::size_t examples);
   void slow_down() const;
-  void average_compute(double seconds);
+  void note_compute(double seconds);
   void need(std::size_t first_tensor, std::size_t count);
   void settle(std::size_t bucket);
   Result<void> end_step(bool epoch_over);
@@ -110,7 +110,7 @@ class Trainer {
   bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
   StepTimes step_times_;    // of the open step
   double slow_ = 1;         // TrainConfig::slow
-  double computed_s_ = 0;   // by a step, averaged over the latest
+  double computed_s_ = 0;   // by one of the latest steps
   TrainReport report_;
   double curve_loss_ = 0;  // summed since the curve's last point
   std::uint64_t curve_steps_ = 0;
