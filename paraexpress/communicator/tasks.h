@@ -10,9 +10,9 @@
 
 #include "paraexpress/communicator/core/standing.h"
 #include "paraexpress/communicator/lines.h"
-#include "paraexpress/communicator/staging.h"
 #include "paraexpress/communicator/task.h"
 #include "paraexpress/engine/engine.h"
+#include "paraexpress/engine/staging.h"
 
 namespace clustar::paraexpress {
 

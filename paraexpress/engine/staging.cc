@@ -1,4 +1,4 @@
-#include "paraexpress/communicator/staging.h"
+#include "paraexpress/engine/staging.h"
 
 #include <fmt/format.h>
 
