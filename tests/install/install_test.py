@@ -143,6 +143,22 @@ class Tree(unittest.TestCase):
         said = [rank.communicate(timeout=100)[0] for rank in ranks]
         self.assertEqual(said, [os.path.join(folder, "clustar_torch", "__init__.py") + " 3000.0\n"] * 2)
 
+    def test_the_doctor_says_whether_torch_can_use_the_backend(self):
+        command = ("clustar", "doctor", "torch", "--python", self.python)
+        variables = {"CLUSTAR_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
+        if not self.has_torch():
+            with self.assertRaisesRegex(AssertionError, "It cannot"):
+                self.by_path(*command, **variables)
+            return
+        folder = os.path.realpath(self.path("lib", "python3", "dist-packages"))
+        with self.assertRaisesRegex(AssertionError, re.escape(f"fix: export PYTHONPATH={folder}")):
+            self.by_path(*command, **variables)
+        variables["PYTHONPATH"] = folder
+        self.assertIn("It can: ", self.by_path(*command, **variables))
+        variables["CLUSTAR_TRANSPORT"] = "none"
+        with self.assertRaisesRegex(AssertionError, "failed +group +clustar: .*none"):
+            self.by_path(*command, **variables)
+
     def test_another_project_finds_the_package(self):
         build = os.path.join(self.folder, "consumer")
         run(self.cmake, "-S", os.path.join(HERE, "consumer"), "-B", build, f"-DCMAKE_PREFIX_PATH={self.tree}")
