@@ -64,15 +64,18 @@ std::vector<Check> torch_checks(const TorchFacts& facts) {
 }
 
 std::string to_text(const TorchFacts& facts, const std::vector<Check>& checks) {
-  return fmt::format("Can torch.distributed use the backend clustar here? In this environment, by {}:\n{}\n{}: {}.\n",
-                     facts.asked, to_text(checks),
-                     any_failed(checks) ? "It cannot" : "It can: import clustar_torch, then init_process_group(\"clustar\")",
-                     counts(checks));
+  return fmt::format(
+      "Can torch.distributed use the backend clustar here? In this environment, by {}:\n{}\n{}: {}.\n", facts.asked,
+      to_text(checks),
+      any_failed(checks) ? "It cannot" : "It can: import clustar_torch, then init_process_group(\"clustar\")",
+      counts(checks));
 }
 
 nlohmann::json to_json(const TorchFacts& facts, const std::vector<Check>& checks) {
   nlohmann::json json = to_json(checks);
-  const auto known = [](const std::string& text) { return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text); };
+  const auto known = [](const std::string& text) {
+    return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
+  };
   json["python"] = known(facts.python);
   json["torch"] = known(facts.torch);
   json["backend"] = known(facts.backend);

@@ -85,7 +85,7 @@ TorchFacts torch_facts_of(const std::string& python) {
   }
   if (ended.why.empty() || !facts.failed.empty()) return facts;
   // It died, in the step after the last that it told of.
-  facts.failed = facts.python.empty() ? "python"
+  facts.failed = facts.python.empty()  ? "python"
                  : facts.torch.empty() ? "torch"
                                        : (facts.backend.empty() ? "import" : "group");
   const std::string said = last_line(ended.errors);

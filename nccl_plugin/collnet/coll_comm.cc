@@ -19,7 +19,8 @@ namespace {
 
 // v2.28.9 src/transport/coll_net.cc, collNetIallreduce: both addresses are in what is sent from.
 constexpr const char* kMixedUp =
-    ": NCCL receives into GPU memory and sends from host memory, which it takes for one; NCCL_NET_GDR_READ=1 has both in "
+    ": NCCL receives into GPU memory and sends from host memory, which it takes for one; NCCL_NET_GDR_READ=1 has both "
+    "in "
     "GPU memory, CLUSTAR_GDR=off both in the host's";
 
 Result<void> check(const char* what, const CollRange& range, std::size_t bytes) {
@@ -307,9 +308,8 @@ Result<CollRequest*> CollComm::reduce_scatter(const CollRange& send, const CollR
   request->takes(behind(work, own.begin), recv, own.bytes);
   request->runs([this, work, window, element, how](auto& operations) {
     operations.push_back(
-        window.whole()
-            ? engine_->reduce_scatter(work.data, window.bytes_per_rank / element, how.type, how.reduction)
-            : engine_->all_reduce(work.data, window.bytes / element, how.type, how.reduction));
+        window.whole() ? engine_->reduce_scatter(work.data, window.bytes_per_rank / element, how.type, how.reduction)
+                       : engine_->all_reduce(work.data, window.bytes / element, how.type, how.reduction));
   });
   tell(Started::kReduceScatter, how, window.bytes, window);
   return add(std::move(request));

@@ -216,8 +216,8 @@ class TheEngine final : public Engine {
     operations_.reset();
   }
   void serve();
-  // Waits. Threads of a library are ended one at a time, so the farewells come first: others of this process may be whom
-  // they wait for.
+  // Waits. Threads of a library are ended one at a time, so the farewells come first: others of this process may be
+  // whom they wait for.
   void end_thread() {
     {
       std::unique_lock lock(mutex_);

@@ -50,8 +50,7 @@ TEST(TorchChecks, EachStepThatFailsSaysWhatToDo) {
   facts.why = "No module named 'clustar_torch'";
   EXPECT_THAT(last(facts, 3).fix, HasSubstr("libtorch-dev pybind11-dev"));
   facts.beside = "/opt/clustar/lib/python3/dist-packages";
-  EXPECT_EQ(last(facts, 3).fix,
-            "export PYTHONPATH=/opt/clustar/lib/python3/dist-packages${PYTHONPATH:+:$PYTHONPATH}");
+  EXPECT_EQ(last(facts, 3).fix, "export PYTHONPATH=/opt/clustar/lib/python3/dist-packages${PYTHONPATH:+:$PYTHONPATH}");
   facts.failed = "import";
   facts.asked = "/opt/python";
   EXPECT_THAT(last(facts, 3).fix, HasSubstr("-DCLUSTAR_TORCH_PYTHON=/opt/python"));

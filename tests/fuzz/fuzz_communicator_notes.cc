@@ -52,8 +52,7 @@ class Rank {
   }
 
   void want(const Want& want) {
-    const auto first = std::ranges::find_if(
-        offers_, [&](const Offer& one) { return fits(want, one.key, one.from); });
+    const auto first = std::ranges::find_if(offers_, [&](const Offer& one) { return fits(want, one.key, one.from); });
     const Offer* const other = matching_.contradicts(want);
     require(other == nullptr || first == offers_.end());
     if (other != nullptr) return;

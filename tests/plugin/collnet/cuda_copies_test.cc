@@ -40,7 +40,8 @@ class CollNetCuda : public ::testing::Test {
   // Copies of a GPU that died or stands still leave what they may still use (gdr/cuda), so each test has its own count.
   std::vector<std::size_t> live() const {
     std::vector<std::size_t> counts;
-    for (const char* what : {"contexts", "streams", "events", "pinned", "device"}) counts.push_back(driver_->live(what));
+    for (const char* what : {"contexts", "streams", "events", "pinned", "device"})
+      counts.push_back(driver_->live(what));
     return counts;
   }
   std::byte* gpu_memory(CollRank& me) const {

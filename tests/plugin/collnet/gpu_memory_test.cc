@@ -26,8 +26,7 @@ constexpr std::byte kOld{0x5a};
 const Variables kEmulated{{"NCCL_COLLNET_ENABLE", "1"}, {"CLUSTAR_GDR_EMULATE", "1"}};
 
 struct Memory {
-  Memory(CollRank& me, Bytes all, int type)
-      : bytes(std::move(all)), mr(me.reg(bytes.data(), bytes.size(), type)) {}
+  Memory(CollRank& me, Bytes all, int type) : bytes(std::move(all)), mr(me.reg(bytes.data(), bytes.size(), type)) {}
   Bytes bytes;
   void* mr;
 };
@@ -49,8 +48,8 @@ TEST(CollNetGpu, TakesWhatTheNetTakes) {
 TEST(CollNetGpu, IsNotOfferedWhereNothingCopiesGpuMemory) {
   const Installation installation;  // without libclustar-cuda.so
   std::filesystem::copy_file(CLUSTAR_TEST_MODULE, installation.module("verbs"));
-  const Environment environment(Variables{
-      {"NCCL_COLLNET_ENABLE", "1"}, {"CLUSTAR_TRANSPORT", "verbs"}, {"CLUSTAR_IB_HCA", "device-memory"}});
+  const Environment environment(
+      Variables{{"NCCL_COLLNET_ENABLE", "1"}, {"CLUSTAR_TRANSPORT", "verbs"}, {"CLUSTAR_IB_HCA", "device-memory"}});
   const auto net = CollNet::open(12, installation.plugin());
   void* context = nullptr;
   ASSERT_EQ(net->init(&context, 1), kSuccess);
@@ -68,9 +67,9 @@ void reduces(CollRank& me, int from, int to, int type, int op, std::size_t count
   Memory send(me, values(type, me.rank, 0, count), from);
   Memory recv(me, Bytes(count * element_size(type), kOld), to);
   void* request = nullptr;
-  ASSERT_EQ(me.net.all_reduce(me.comm, send.bytes.data(), recv.bytes.data(), count, type, op, send.mr, recv.mr,
-                              &request),
-            kSuccess)
+  ASSERT_EQ(
+      me.net.all_reduce(me.comm, send.bytes.data(), recv.bytes.data(), count, type, op, send.mr, recv.mr, &request),
+      kSuccess)
       << collnet_log();
   ASSERT_EQ(me.wait(request), kSuccess) << collnet_log();
   ASSERT_EQ(recv.bytes, reduced(type, op, me.ranks, 0, count));
@@ -92,11 +91,10 @@ void scatters_and_gathers(CollRank& me, int from, int to, std::size_t per_rank, 
       const std::size_t begin = std::max(at, own), begin_own = begin < own + per_rank ? begin - own : 0;
       std::byte* const mine = &sum.bytes[begin_own * kElement];
       requests.push_back(nullptr);
-      const int result =
-          scatter ? me.net.reduce_scatter(me.comm, &send.bytes[offset], mine, per_rank * kElement, offset, bytes, kType,
-                                          kSum, send.mr, sum.mr, &requests.back())
-                  : me.net.all_gather(me.comm, mine, &gathered.bytes[offset], per_rank * kElement, offset, bytes, sum.mr,
-                                      gathered.mr, &requests.back());
+      const int result = scatter ? me.net.reduce_scatter(me.comm, &send.bytes[offset], mine, per_rank * kElement,
+                                                         offset, bytes, kType, kSum, send.mr, sum.mr, &requests.back())
+                                 : me.net.all_gather(me.comm, mine, &gathered.bytes[offset], per_rank * kElement,
+                                                     offset, bytes, sum.mr, gathered.mr, &requests.back());
       ASSERT_EQ(result, kSuccess) << collnet_log();
     }
     for (void* request : requests) ASSERT_EQ(me.wait(request), kSuccess) << collnet_log();
@@ -178,8 +176,8 @@ TEST(CollNetGpu, SeveralSumsOfTheSameMemoryAtOnce) {
     Memory whole(me, Bytes(2 * kBytes, kOld), kPtrHost);
     std::vector<void*> requests(kCalls + 1, nullptr);
     for (std::size_t i = 0; i < kCalls; ++i) {
-      ASSERT_EQ(me.net.reduce_scatter(me.comm, send.bytes.data(), &sums.bytes[i * kBytes], kBytes, 0, 2 * kBytes, kInt32,
-                                      i % 2 == 0 ? kSum : kMax, send.mr, sums.mr, &requests[i]),
+      ASSERT_EQ(me.net.reduce_scatter(me.comm, send.bytes.data(), &sums.bytes[i * kBytes], kBytes, 0, 2 * kBytes,
+                                      kInt32, i % 2 == 0 ? kSum : kMax, send.mr, sums.mr, &requests[i]),
                 kSuccess);
     }
     ASSERT_EQ(me.net.all_reduce(me.comm, send.bytes.data(), whole.bytes.data(), 2 * kEach, kInt32, kSum, send.mr,
@@ -234,7 +232,8 @@ TEST(CollNetGpu, MoreThanThereMayBePinnedIsRefusedAndChangesNothing) {
     ASSERT_EQ(small.bytes, reduced(kFloat32, kSum, 2, 0, 1000));
     me.dereg_all();
   });
-  EXPECT_THAT(collnet_log(), HasSubstr("of GPU memory beside 4000: they are copied by way of as much pinned host memory"));
+  EXPECT_THAT(collnet_log(),
+              HasSubstr("of GPU memory beside 4000: they are copied by way of as much pinned host memory"));
 }
 
 // Wherever it is: before its copy, in the engine, on the way back.
