@@ -19,9 +19,8 @@ namespace {
 
 // v2.28.9 src/transport/coll_net.cc, collNetIallreduce: both addresses are in what is sent from.
 constexpr const char* kMixedUp =
-    ": NCCL receives into GPU memory and sends from host memory, which it takes for one; NCCL_NET_GDR_READ=1 has both "
-    "in "
-    "GPU memory, CLUSTAR_GDR=off both in the host's";
+    ": NCCL sends from host memory and receives into a GPU's, and takes one for the other; NCCL_NET_GDR_READ=1 has "
+    "both in GPU memory, CLUSTAR_GDR=off both in the host's";
 
 Result<void> check(const char* what, const CollRange& range, std::size_t bytes) {
   if (bytes == 0) return {};

@@ -216,6 +216,7 @@ class TheEngine final : public Engine {
     operations_.reset();
   }
   void serve();
+  void serve_until_closed();
   // Waits. Threads of a library are ended one at a time, so the farewells come first: others of this process may be
   // whom they wait for.
   void end_thread() {
@@ -346,8 +347,15 @@ void TheEngine::end_what_is_done() {
   if (work_.size() != before) tell();
 }
 
-// The engine's thread: it alone uses the channels.
 void TheEngine::serve() {
+  serve_until_closed();
+  const std::lock_guard lock(mutex_);
+  served_ = true;
+  idle_.notify_all();
+}
+
+// The engine's thread: it alone uses the channels.
+void TheEngine::serve_until_closed() {
   std::unique_lock lock(mutex_);
   std::optional<Blame> found;
   for (;;) {
@@ -370,7 +378,6 @@ void TheEngine::serve() {
     lock.lock();
     if (why) failed_ = last_word;
   }
-  served_ = true;
   idle_.notify_all();
   if (!why) return;
   // Only then is the memory of operations its owner's again.
