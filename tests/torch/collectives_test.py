@@ -100,7 +100,7 @@ def check_moves(rank, n):
         flat = torch.empty(n * 6, dtype=dtype)
         dist.all_gather_into_tensor(flat, made(rank, dtype, 6))
         ranks.same(flat, torch.cat([made(r, dtype, 6) for r in range(n)]))
-        several = [[made(r, dtype, 3, salt=1), made(r, torch.int32, 2, 5, salt=2)] for r in range(n)]
+        several = [[made(r, dtype, 3, salt=1), made(r, dtype, 2, 5, salt=2)] for r in range(n)]
         got = [[torch.empty_like(one) for one in list_] for list_ in several]
         dist.all_gather_coalesced(got, several[rank])
         for r in range(n):
