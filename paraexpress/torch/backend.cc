@@ -199,10 +199,6 @@ WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c1
   return start(call, std::move(task), {input}, {output});
 }
 
-WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
-  return start({"clustar:barrier", c10d::OpType::BARRIER, options.timeout}, {}, {}, {});
-}
-
 WorkPtr Backend::gather_all(const Call& call, const Tensors& outputs, const at::Tensor& input) {
   check_tensors(call.name, outputs, true);
   check_tensors(call.name, {outputs[0], input}, true);

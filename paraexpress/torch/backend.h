@@ -3,6 +3,7 @@
 
 #include <torch/csrc/api/include/torch/version.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -66,6 +67,9 @@ class Backend : public Base {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Blocks. Rank 0 throws which rank did not come, the first or, with `wait_all_ranks`, all; the others throw that it
+  // did not answer. The group goes on; ranks call it equally often.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
   // What all operations have in common.
@@ -89,8 +93,9 @@ class Backend : public Base {
   std::unique_ptr<paraexpress::OwnTransport> transport_{};  // outlives the communicator
   std::unique_ptr<paraexpress::Communicator> communicator_{};
   const Timeout timeout_;
-  const pid_t process_;  // that made it: in the child of a fork its thread does not exist
-  std::mutex order_{};   // of the starts
+  const pid_t process_;                      // that made it: in the child of a fork its thread does not exist
+  std::mutex order_{};                       // of the starts
+  std::atomic<std::uint64_t> monitored_{0};  // barriers
 };
 
 // Of the process, in any order: closes those that are there. Without Python's lock.
