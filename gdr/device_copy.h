@@ -12,10 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
+#include "gdr/memory.h"
 #include "transport/base/result.h"
 
 namespace clustar::gdr {
@@ -53,5 +55,8 @@ class DeviceCopy {
   // copy may be under way, ask again. After an error was told: the context is dead, no byte of any copy is written.
   virtual Result<bool> done(Ticket ticket) = 0;
 };
+
+// Copies by the GPU whose memory it is. May wait for the device, as host_buffer(): for setup only.
+using MakeCopy = std::function<Result<std::unique_ptr<DeviceCopy>>(const MemoryRef& memory)>;
 
 }  // namespace clustar::gdr

@@ -147,14 +147,14 @@ constexpr std::array<Backend, 4> kBackends{{
     {"tcp", create_tcp, nullptr, false},
 }};
 
-// Copies by a GPU's copy engines, from libclustar-cuda.so, which `modules` keep loaded.
-Result<staged::MakeCopy> device_copies(std::vector<Module>& modules) {
+// Copies by a GPU's copy engines, from libclustar-cuda.so, which stays loaded as long as what it makes them with.
+Result<gdr::MakeCopy> cuda_copies() {
   auto opened = Module::open(own_folder(), "cuda");
   if (!opened) return tl::unexpected(opened.error());
   const auto api = gdr::cuda::api_of([&](const char* name) { return opened->find(name); });
   if (!api) return fail(ErrorCode::kUnavailable, "libclustar-cuda.so offers no copies between GPU and host memory");
-  modules.push_back(std::move(*opened));
-  return [api = *api](const gdr::MemoryRef& memory) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
+  const auto module = std::make_shared<Module>(std::move(*opened));
+  return [api = *api, module](const gdr::MemoryRef& memory) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
     const auto what = api.describe(memory.address);
     if (!what) return tl::unexpected(what.error());
     if (what->place == gdr::cuda::Place::kHost) {
@@ -172,23 +172,20 @@ Result<void> stage_gpu_memory(Selection& selection, const TransportContext& cont
   staged::Options options;
   options.emulated = settings.emulate;
   options.importance = context.importance;
+  auto copies = gpu_copies(context.config);
+  if (!copies) {
+    return fail(copies.error().code,
+                fmt::format("CLUSTAR_GDR=staged: {}; CLUSTAR_GDR=auto does without", copies.error().message));
+  }
+  options.make_copy = std::move(*copies);
   if (settings.emulate) {
     options.kinds = gdr::kAnyKind & ~gdr::kHostOnly;
     options.gdr = "emulated: host memory plays GPU memory";
-    options.make_copy = [](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
-      return std::make_unique<gdr::EmulatedCopy>(gdr::EmulatedCopy::Options{});
-    };
     context.log.warn(
         fmt::format("CLUSTAR_GDR_EMULATE=1: {} says that it reaches GPU memory, and host memory plays it; for tests "
                     "without a GPU, never with real GPU memory",
                     selection.transport->name()));
   } else {
-    auto copies = device_copies(selection.modules);
-    if (!copies) {
-      return fail(copies.error().code,
-                  fmt::format("CLUSTAR_GDR=staged: {}; CLUSTAR_GDR=auto does without", copies.error().message));
-    }
-    options.make_copy = std::move(*copies);
     options.gdr = fmt::format(
         "staged: {} moves host memory, so GPU memory is copied to and from pinned host memory; NCCL uses it with "
         "NCCL_NET_GDR_LEVEL=SYS (GDRDMA in its log)",
@@ -260,6 +257,13 @@ bool wanted(const TransportSettings& settings, const std::string& name) {
 }
 
 }  // namespace
+
+Result<gdr::MakeCopy> gpu_copies(const Config& config) {
+  if (!config.get<GdrSettings>().emulate) return cuda_copies();
+  return [](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
+    return std::make_unique<gdr::EmulatedCopy>(gdr::EmulatedCopy::Options{});
+  };
+}
 
 Result<Selection> select_transport(const TransportContext& context) {
   const auto settings = context.config.get<TransportSettings>();

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "gdr/device_copy.h"
 #include "transport/api/context.h"
 #include "transport/api/transport.h"
+#include "transport/base/config.h"
 #include "transport/module.h"
 
 namespace clustar::transport {
@@ -23,5 +25,9 @@ struct Selection {
 // Config::gdr = staged or Config::gdr_emulate a transport that does not reach GPU memory is wrapped (transport/staged);
 // that this cannot be done is a reason not to take it.
 Result<Selection> select_transport(const TransportContext& context);
+
+// Copies between GPU and host memory, whatever the transport reaches: libclustar-cuda.so's, or emulated ones where
+// Config::gdr_emulate is on. Error: there are none here, and why.
+Result<gdr::MakeCopy> gpu_copies(const Config& config);
 
 }  // namespace clustar::transport

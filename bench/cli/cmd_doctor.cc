@@ -93,6 +93,7 @@ void add_doctor(CLI::App& app, int& status) {
   command->footer("Example: clustar doctor gdr");
   add_gdr(*command, status);
   add_doctor_nccl(*command, status);
+  add_doctor_torch(*command, status);
 }
 
 }  // namespace clustar::bench::cli

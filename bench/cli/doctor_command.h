@@ -6,5 +6,6 @@
 namespace clustar::bench::cli {
 
 void add_doctor_nccl(CLI::App& doctor, int& status);
+void add_doctor_torch(CLI::App& doctor, int& status);
 
 }  // namespace clustar::bench::cli

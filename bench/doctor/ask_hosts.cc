@@ -30,12 +30,6 @@ std::vector<std::string> words_for(const std::string& host, const std::string& l
   return words;
 }
 
-std::string last_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  const std::size_t at = text.rfind('\n');
-  return at == std::string::npos ? text : text.substr(at + 1);
-}
-
 HostReport report_of(const std::string& host, const Child::Ended& ended) {
   // What a login shell prints may stand before it, in braces, too; the report's own first line is one alone.
   const std::size_t line = ended.answer.rfind("\n{\n");

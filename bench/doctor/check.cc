@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace clustar::bench::doctor {
 namespace {
@@ -13,6 +14,14 @@ auto count(const std::vector<Check>& checks, Outcome outcome) {
 }
 
 }  // namespace
+
+Check ok(std::string name, std::string evidence) { return {std::move(name), Outcome::kOk, std::move(evidence), {}}; }
+Check warning(std::string name, std::string evidence, std::string fix) {
+  return {std::move(name), Outcome::kWarning, std::move(evidence), std::move(fix)};
+}
+Check failed(std::string name, std::string evidence, std::string fix) {
+  return {std::move(name), Outcome::kFailed, std::move(evidence), std::move(fix)};
+}
 
 const char* to_string(Outcome outcome) {
   switch (outcome) {

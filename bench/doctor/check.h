@@ -16,6 +16,10 @@ struct Check {
   std::string fix{};       // what to do; empty where all is well
 };
 
+Check ok(std::string name, std::string evidence);
+Check warning(std::string name, std::string evidence, std::string fix);
+Check failed(std::string name, std::string evidence, std::string fix);
+
 const char* to_string(Outcome outcome);  // "ok", "warning", "failed"
 
 bool any_failed(const std::vector<Check>& checks);

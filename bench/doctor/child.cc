@@ -129,4 +129,10 @@ Child::Ended Child::wait(steady_clock::time_point limit) {
   return ended;
 }
 
+std::string last_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  const std::size_t at = text.rfind('\n');
+  return at == std::string::npos ? text : text.substr(at + 1);
+}
+
 }  // namespace clustar::bench::doctor

@@ -45,4 +45,7 @@ class Child {
   FileDescriptor errors_;
 };
 
+// Of what a child wrote: the last line that is not empty.
+std::string last_line(std::string text);
+
 }  // namespace clustar::bench::doctor

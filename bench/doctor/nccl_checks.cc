@@ -11,14 +11,6 @@
 namespace clustar::bench::doctor {
 namespace {
 
-Check ok(std::string name, std::string evidence) { return {std::move(name), Outcome::kOk, std::move(evidence), {}}; }
-Check warning(std::string name, std::string evidence, std::string fix) {
-  return {std::move(name), Outcome::kWarning, std::move(evidence), std::move(fix)};
-}
-Check failed(std::string name, std::string evidence, std::string fix) {
-  return {std::move(name), Outcome::kFailed, std::move(evidence), std::move(fix)};
-}
-
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 std::string set_path(const NcclFacts& facts) {

@@ -17,11 +17,10 @@
 namespace clustar::nccl_plugin {
 namespace {
 
-// Without destructors: unloading looks here.
-constinit std::mutex open_mutex;
-constinit CollComm* open_comms = nullptr;
-
-__attribute__((destructor)) void end_at_unload() { CollComm::abort_all(); }
+// v2.28.9 src/transport/coll_net.cc, collNetIallreduce: both addresses are in what is sent from.
+constexpr const char* kMixedUp =
+    ": NCCL sends from host memory and receives into a GPU's, and takes one for the other; NCCL_NET_GDR_READ=1 has "
+    "both in GPU memory, CLUSTAR_GDR=off both in the host's";
 
 Result<void> check(const char* what, const CollRange& range, std::size_t bytes) {
   if (bytes == 0) return {};
@@ -37,9 +36,12 @@ Result<void> check(const char* what, const CollRange& range, std::size_t bytes) 
                                                        static_cast<const void*>(memory.address)));
 }
 
-bool overlap(std::span<const std::byte> a, const gdr::MemoryRef& b) {
-  return !a.empty() && a.data() < b.address + b.length && b.address < a.data() + a.size();
+// Of memory that check() allowed.
+WorkPlace work_of(const CollRange& range) {
+  HostTwin* const twin = range.twin();
+  return {twin == nullptr ? range.data : twin->at(range.data), twin};
 }
+WorkPlace behind(const WorkPlace& place, std::size_t bytes) { return {place.data + bytes, place.twin}; }
 
 Duration stall_of(const PluginState& plugin) {
   const Duration stall = plugin.config().get<CollNetSettings>().stall;
@@ -76,38 +78,15 @@ std::string sizes_of(std::uint64_t wins) {
 }  // namespace
 
 CollComm::CollComm(std::shared_ptr<PluginState> plugin, const Options& options)
-    : plugin_(std::move(plugin)), options_(options) {
-  list();
-}
+    : plugin_(std::move(plugin)), options_(options) {}
 
 // Who still waits for this rank, as it aborts, learns of it at once: the engine would think that it is done.
 CollComm::~CollComm() {
-  unlist();
   if (engine_ == nullptr) return;
   constexpr std::chrono::milliseconds kPatience{20};
   ring_->tell({started_, Started::kLeaves});
   ring_->flush(kPatience);
   engine_->close();
-}
-
-void CollComm::list() {
-  const std::lock_guard lock(open_mutex);
-  next_ = open_comms;
-  open_comms = this;
-}
-
-void CollComm::unlist() {
-  const std::lock_guard lock(open_mutex);
-  for (CollComm** at = &open_comms; *at != nullptr; at = &(*at)->next_) {
-    if (*at != this) continue;
-    *at = next_;
-    return;
-  }
-}
-
-void CollComm::abort_all() {
-  const std::lock_guard lock(open_mutex);
-  for (CollComm* comm = open_comms; comm != nullptr; comm = comm->next_) comm->abort("its library was unloaded");
 }
 
 Result<std::unique_ptr<CollComm>> CollComm::connect(std::shared_ptr<PluginState> plugin, transport::Listener& listener,
@@ -140,6 +119,9 @@ Result<void> CollComm::set_up(transport::Listener& listener, std::span<const tra
       transport, [this](std::span<const std::byte> mine) { return ring_->all_gather(mine); }, engine);
   if (!made) return tl::unexpected(made.error());
   engine_ = std::move(*made);
+  rooms_ = std::make_unique<paraexpress::Staging>(
+      [this](auto& room) { return engine_->add_memory(room.memory.get(), room.bytes); },
+      [this](auto& room) { (void)engine_->remove_memory(room.memory.get(), room.bytes); });
   if (const auto ok = ring_->open(); !ok) return ok;
   const std::uint64_t wins = wins_of(*engine_);
   if (options_.comm_id != 0) process_registry().set_collnet(options_.comm_id, wins);
@@ -154,40 +136,73 @@ Result<void> CollComm::set_up(transport::Listener& listener, std::span<const tra
   return {};
 }
 
+Result<std::unique_ptr<HostTwin>> CollComm::make_twin(const gdr::MemoryRef& memory) {
+  if (memory.kind == gdr::MemoryKind::kHost || memory.length == 0) return nullptr;
+  if (memory.length > kMostTwins - twins_bytes_) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} bytes of GPU memory beside {}: they are copied by way of as much pinned host memory; "
+                            "allowed: {} bytes together",
+                            memory.length, twins_bytes_, kMostTwins));
+  }
+  auto twin = HostTwin::make(**plugin_->gpu_copies(), memory);
+  if (!twin) return fail(twin.error().code, "copies of GPU memory: " + twin.error().message);
+  return twin;
+}
+
+Result<void> CollComm::with_engine(const gdr::MemoryRef& memory, HostTwin* twin) {
+  if (memory.length == 0) return {};
+  return engine_->add_memory(twin == nullptr ? memory.address : twin->host().data(), memory.length);
+}
+
 Result<CollMemory*> CollComm::reg_mr(const gdr::MemoryRef& memory) {
-  const std::lock_guard lock(mutex_);
-  int& users = registered_[{memory.address, memory.length}];
-  if (users == 0 && memory.length > 0) {
-    if (const auto ok = engine_->add_memory(memory.address, memory.length); !ok) {
-      registered_.erase({memory.address, memory.length});
+  const std::lock_guard one_at_a_time(registering_);
+  const bool gpu = memory.kind != gdr::MemoryKind::kHost;
+  Region& region = regions_[{memory.address, memory.length, gpu}];
+  if (region.users == 0) {
+    auto twin = make_twin(memory);
+    const auto ok = twin ? with_engine(memory, twin->get()) : tl::unexpected(twin.error());
+    if (!ok) {
+      regions_.erase({memory.address, memory.length, gpu});
       return tl::unexpected(ok.error());
     }
+    region.twin = std::move(*twin);
+    if (region.twin != nullptr) twins_bytes_ += memory.length;
   }
-  ++users;
-  memories_.push_back(std::make_unique<CollMemory>(CollMemory{memory}));
+  ++region.users;
+  const std::lock_guard lock(mutex_);
+  any_twins_ = any_twins_ || region.twin != nullptr;
+  memories_.push_back(std::make_unique<CollMemory>(CollMemory{memory, region.twin.get()}));
   return memories_.back().get();
 }
 
 void CollComm::dereg_mr(CollMemory* memory) {
+  const std::lock_guard one_at_a_time(registering_);
   std::unique_lock lock(mutex_);
   const auto found = std::ranges::find(memories_, memory, &std::unique_ptr<CollMemory>::get);
   if (found == memories_.end()) return;
+  const gdr::MemoryRef what = memory->memory;
   bool busy = false;
   for (const auto& request : requests_) {
-    if (!overlap(request->used_, memory->memory)) continue;
-    busy = request->taken_back_ = true;
+    if (request->outcome || !request->uses(what)) continue;
+    busy = request->taken_back = true;
   }
   if (busy) {
+    const std::string why = "it took back memory while an operation was under way there";
+    fail_all({ErrorCode::kInvalidUsage, why});
     lock.unlock();
-    abort("it took back memory while an operation was under way there");
+    abort(why);
     lock.lock();
   }
-  const Place place{memory->memory.address, memory->memory.length};
-  if (--registered_[place] == 0) {
-    registered_.erase(place);
-    if (place.second > 0) engine_->remove_memory(place.first, place.second);
-  }
   std::erase_if(memories_, [&](const auto& one) { return one.get() == memory; });
+  lock.unlock();
+  const auto region = regions_.find({what.address, what.length, what.kind != gdr::MemoryKind::kHost});
+  if (--region->second.users > 0) return;
+  HostTwin* const twin = region->second.twin.get();
+  if (what.length > 0) {
+    (void)engine_->remove_memory(twin == nullptr ? what.address : twin->host().data(), what.length);
+  }
+  if (twin != nullptr) twins_bytes_ -= what.length;
+  regions_.erase(region);
 }
 
 void CollComm::abort(const std::string& why) {
@@ -198,6 +213,7 @@ void CollComm::abort(const std::string& why) {
 
 CollRequest* CollComm::add(std::unique_ptr<CollRequest> request) {
   requests_.push_back(std::move(request));
+  settle(*requests_.back());
   return requests_.back().get();
 }
 
@@ -217,22 +233,6 @@ void CollComm::fail_all(const Error& why) {
   engine_->abort(why.message);
 }
 
-std::span<std::byte> CollComm::take_room(std::size_t bytes) {
-  for (Room& room : rooms_) {
-    if (room.taken || room.bytes < bytes) continue;
-    room.taken = true;
-    return std::span(room.memory.get(), bytes);
-  }
-  constexpr std::size_t kLeast = 64 << 10;
-  Room room;
-  room.bytes = std::max(std::bit_ceil(bytes), kLeast);
-  room.memory.reset(new std::byte[room.bytes]);
-  if (const auto ok = engine_->add_memory(room.memory.get(), room.bytes); !ok) fail_all(ok.error());
-  room.taken = true;
-  rooms_.push_back(std::move(room));
-  return std::span(rooms_.back().memory.get(), bytes);
-}
-
 Result<CollRequest*> CollComm::all_reduce(const CollRange& send, const CollRange& recv, std::size_t count,
                                           Arithmetic how) {
   const std::size_t element = paraexpress::element_bytes(how.type);
@@ -243,12 +243,18 @@ Result<CollRequest*> CollComm::all_reduce(const CollRange& send, const CollRange
   const std::size_t bytes = count * element;
   const std::lock_guard lock(mutex_);
   if (const auto ok = check("an all-reduce sends", send, bytes); !ok) return tl::unexpected(ok.error());
-  if (const auto ok = check("an all-reduce receives", recv, bytes); !ok) return tl::unexpected(ok.error());
-  std::unique_ptr<CollRequest> request(new CollRequest(*this, bytes));
-  if (bytes > 0 && send.data != recv.data) std::memmove(recv.data, send.data, bytes);
-  request->used_ = {recv.data, bytes};
+  if (auto ok = check("an all-reduce receives", recv, bytes); !ok) {
+    if (send.twin() == nullptr && recv.twin() != nullptr) ok.error().message += kMixedUp;
+    return tl::unexpected(ok.error());
+  }
+  auto request = std::make_unique<CollRequest>(*this, bytes);
+  const WorkPlace work = work_of(recv);
+  request->brings(send, bytes, work);
+  request->takes(work, recv, bytes);
+  request->runs([this, work, count, how](auto& operations) {
+    operations.push_back(engine_->all_reduce(work.data, count, how.type, how.reduction));
+  });
   tell(Started::kAllReduce, how, bytes, {});
-  request->operations_.push_back(engine_->all_reduce(recv.data, count, how.type, how.reduction));
   return add(std::move(request));
 }
 
@@ -258,17 +264,20 @@ Result<CollRequest*> CollComm::all_gather(const CollRange& send, const CollRange
   const std::lock_guard lock(mutex_);
   if (const auto ok = check("an all-gather sends", send, own.bytes); !ok) return tl::unexpected(ok.error());
   if (const auto ok = check("an all-gather receives", recv, window.bytes); !ok) return tl::unexpected(ok.error());
-  std::unique_ptr<CollRequest> request(new CollRequest(*this, window.bytes));
-  if (own.bytes > 0 && recv.data + own.begin != send.data) std::memmove(recv.data + own.begin, send.data, own.bytes);
-  request->used_ = {recv.data, window.bytes};
-  tell(Started::kAllGather, {paraexpress::DataType::kUint8, paraexpress::Reduction::kSum}, window.bytes, window);
-  if (window.whole()) {
-    request->operations_.push_back(engine_->all_gather(recv.data, window.bytes_per_rank));
-  } else {
-    for (const Share& share : shares_of(window)) {
-      request->operations_.push_back(engine_->broadcast(recv.data + share.begin, share.bytes, share.rank));
+  auto request = std::make_unique<CollRequest>(*this, window.bytes);
+  const WorkPlace work = work_of(recv);
+  request->brings(send, own.bytes, behind(work, own.begin));
+  request->takes(work, recv, window.bytes);
+  request->runs([this, work, window](auto& operations) {
+    if (window.whole()) {
+      operations.push_back(engine_->all_gather(work.data, window.bytes_per_rank));
+      return;
     }
-  }
+    for (const Share& share : shares_of(window)) {
+      operations.push_back(engine_->broadcast(work.data + share.begin, share.bytes, share.rank));
+    }
+  });
+  tell(Started::kAllGather, {paraexpress::DataType::kUint8, paraexpress::Reduction::kSum}, window.bytes, window);
   return add(std::move(request));
 }
 
@@ -281,52 +290,94 @@ Result<CollRequest*> CollComm::reduce_scatter(const CollRange& send, const CollR
   const std::lock_guard lock(mutex_);
   if (const auto ok = check("a reduce-scatter sends", send, window.bytes); !ok) return tl::unexpected(ok.error());
   if (const auto ok = check("a reduce-scatter receives", recv, own.bytes); !ok) return tl::unexpected(ok.error());
-  std::unique_ptr<CollRequest> request(new CollRequest(*this, window.bytes));
-  const auto room = take_room(window.bytes);
-  request->room_ = room;
-  if (window.bytes > 0) std::memcpy(room.data(), send.data, window.bytes);
-  request->used_ = {recv.data, own.bytes};
-  request->result_ = room.subspan(own.begin, own.bytes);
-  request->result_to_ = recv.data;
-  tell(Started::kReduceScatter, how, window.bytes, window);
-  if (window.whole()) {
-    request->operations_.push_back(
-        engine_->reduce_scatter(room.data(), window.bytes_per_rank / element, how.type, how.reduction));
+  auto request = std::make_unique<CollRequest>(*this, window.bytes);
+  WorkPlace work = work_of(send);
+  if (work.twin != nullptr) {
+    request->works_in_what_it_sends({work.data, window.bytes});
   } else {
-    request->operations_.push_back(engine_->all_reduce(room.data(), window.bytes / element, how.type, how.reduction));
+    auto room = rooms_->take(window.bytes);
+    if (!room) {
+      fail_all(room.error());
+      return add(std::move(request));
+    }
+    work.data = (*room)->memory.get();
+    request->works_in(*room);
   }
+  request->brings(send, window.bytes, work);
+  request->takes(behind(work, own.begin), recv, own.bytes);
+  request->runs([this, work, window, element, how](auto& operations) {
+    operations.push_back(
+        window.whole() ? engine_->reduce_scatter(work.data, window.bytes_per_rank / element, how.type, how.reduction)
+                       : engine_->all_reduce(work.data, window.bytes / element, how.type, how.reduction));
+  });
+  tell(Started::kReduceScatter, how, window.bytes, window);
   return add(std::move(request));
 }
 
-void CollComm::finish(CollRequest* request) {
-  for (Room& room : rooms_) {
-    if (room.memory.get() == request->room_.data()) room.taken = false;
+bool CollComm::is_next(const CollRequest& request) const {
+  for (const auto& one : requests_) {
+    if (one.get() == &request) return true;
+    if (!one->started() && !one->outcome) return false;
   }
+  return true;
+}
+
+Result<bool> CollComm::advance(CollRequest& request) {
+  if (!request.started()) {
+    if (found_) return tl::unexpected(*found_);
+    for (const auto& before : requests_) {
+      if (before.get() == &request) break;
+      if (!before->outcome && !before->works_beside(request)) return false;
+    }
+    if (const auto there = request.arrives(); !there || !*there) return there;
+    if (!is_next(request)) return false;
+    request.start();
+  }
+  if (const auto ended = request.sums(); !ended || !*ended) {
+    return ended ? ended : tl::unexpected(found_.value_or(ended.error()));
+  }
+  if (request.taken_back) {
+    return fail(ErrorCode::kInvalidUsage, "memory of the operation was deregistered before its end");
+  }
+  return request.leaves();
+}
+
+void CollComm::settle(CollRequest& request) {
+  if (request.outcome) return;
+  const auto done = advance(request);
+  if (!done) {
+    fail_all(done.error());
+    request.outcome = tl::unexpected(done.error());
+  } else if (*done) {
+    request.outcome = Result<void>();
+  } else if (request.stands_still()) {
+    plugin_->log().warn(
+        "CollNet: a copy between GPU and host memory has not ended for 10 s: a kernel that waits for it, or a thread "
+        "that waits for the GPU with the driver's locks, stands in its way; CLUSTAR_GDR=off does without copies");
+  }
+}
+
+void CollComm::finish(CollRequest* request) {
+  if (request->room() != nullptr) rooms_->give_back(request->room());
   std::erase_if(requests_, [&](const auto& one) { return one.get() == request; });
 }
 
+// NCCL tests one request after the other; one that waits for another's end or turn must not wait for its test.
 Result<bool> CollComm::test(CollRequest* request) {
   const std::lock_guard lock(mutex_);
   compare();
-  while (!request->operations_.empty()) {
-    if (!request->operations_.back()->done()) return false;
-    const auto ended = request->operations_.back()->wait();
-    if (!ended) {
-      const Error why = found_.value_or(ended.error());
-      if (!told_) plugin_->log().warn("CollNet: " + why.message);
-      told_ = true;
-      finish(request);
-      return tl::unexpected(why);
-    }
-    request->operations_.pop_back();
+  if (any_twins_) {
+    for (const auto& one : requests_) settle(*one);
+  } else {
+    settle(*request);
   }
-  if (request->taken_back_) {
-    finish(request);
-    return fail(ErrorCode::kInvalidUsage, "memory of the operation was deregistered before its end");
-  }
-  if (!request->result_.empty()) std::memcpy(request->result_to_, request->result_.data(), request->result_.size());
+  if (!request->outcome) return false;
+  const Result<void> outcome = *request->outcome;
   finish(request);
-  return true;
+  if (outcome) return true;
+  if (!told_) plugin_->log().warn("CollNet: " + outcome.error().message);
+  told_ = true;
+  return tl::unexpected(outcome.error());
 }
 
 }  // namespace clustar::nccl_plugin

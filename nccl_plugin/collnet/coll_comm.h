@@ -10,53 +10,21 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
+#include <tuple>
 
 #include "gdr/memory.h"
+#include "nccl_plugin/collnet/coll_request.h"
 #include "nccl_plugin/collnet/control_ring.h"
+#include "nccl_plugin/collnet/host_twin.h"
 #include "nccl_plugin/collnet/reductions.h"
 #include "nccl_plugin/collnet/window.h"
 #include "nccl_plugin/net/plugin_state.h"
 #include "paraexpress/engine/engine.h"
+#include "paraexpress/engine/staging.h"
 #include "transport/api/transport.h"
 #include "transport/base/result.h"
 
 namespace clustar::nccl_plugin {
-
-// As NCCL registered it: its mhandle.
-struct CollMemory {
-  gdr::MemoryRef memory{};
-};
-// Where a call reads or writes.
-struct CollRange {
-  std::byte* data = nullptr;
-  const CollMemory* memory = nullptr;
-};
-
-class CollComm;
-
-class CollRequest {
- public:
-  CollComm& owner() const { return owner_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  friend class CollComm;
-  explicit CollRequest(CollComm& owner, std::size_t bytes) : owner_(owner), bytes_(bytes) {}
-
-  CollComm& owner_;
-  const std::size_t bytes_;
-  std::vector<std::unique_ptr<paraexpress::Operation>> operations_{};
-  // NCCL's memory that is written, by the engine itself or at the end.
-  std::span<std::byte> used_{};
-  // Of the comm, as long as the request: where the engine works instead.
-  std::span<std::byte> room_{};
-  // Copied to NCCL's memory at the end.
-  std::span<const std::byte> result_{};
-  std::byte* result_to_ = nullptr;
-  bool taken_back_ = false;  // NCCL's memory, before the end
-};
 
 // Thread rule: any thread. NCCL's progress thread starts and tests, its service thread registers.
 class CollComm {
@@ -81,7 +49,10 @@ class CollComm {
   const PluginState& plugin() const { return *plugin_; }
   const Options& options() const { return options_; }
 
+  // GPU memory gets a twin, as long as it is registered, which may wait for the GPU; nothing else waits meanwhile.
+  // Error: more of it than kMostTwins together, or its twin cannot be made.
   Result<CollMemory*> reg_mr(const gdr::MemoryRef& memory);
+  static constexpr std::size_t kMostTwins = std::size_t{4} << 30;  // bytes
   // Nothing reads or writes the memory when it returns: where something is under way there, all of it fails. Then it
   // blocks, for some seconds at most.
   void dereg_mr(CollMemory* memory);
@@ -97,42 +68,46 @@ class CollComm {
   // Fails what is under way, on all ranks, and ends the engine's thread. Idempotent.
   void abort(const std::string& why);
 
-  // Of the process: when the library is unloaded, its code must not run any more.
-  static void abort_all();
-
  private:
-  using Place = std::pair<std::byte*, std::size_t>;
-  struct Room {
-    std::unique_ptr<std::byte[]> memory;
-    std::size_t bytes = 0;
-    bool taken = false;
+  // NCCL registers the same memory for each of its connections.
+  using Place = std::tuple<std::byte*, std::size_t, bool>;  // of a GPU
+  struct Region {
+    int users = 0;
+    std::unique_ptr<HostTwin> twin{};
   };
   CollComm(std::shared_ptr<PluginState> plugin, const Options& options);
 
   Result<void> set_up(transport::Listener& listener, std::span<const transport::Handle> handles);
+  Result<std::unique_ptr<HostTwin>> make_twin(const gdr::MemoryRef& memory);
+  Result<void> with_engine(const gdr::MemoryRef& memory, HostTwin* twin);
   CollRequest* add(std::unique_ptr<CollRequest> request);
   void tell(std::uint32_t kind, Arithmetic how, std::size_t bytes, const Window& window);
-  std::span<std::byte> take_room(std::size_t bytes);
+  // As far as it goes. True: it is done.
+  Result<bool> advance(CollRequest& request);
+  bool is_next(const CollRequest& request) const;
+  void settle(CollRequest& request);
   void finish(CollRequest* request);
   void compare();
   // What was started, and what will be, fails when it is tested.
   void fail_all(const Error& why);
-  void list();
-  void unlist();
 
   const std::shared_ptr<PluginState> plugin_;  // its transport goes last
   const Options options_;
+  // Of who registers and deregisters, all the time: NCCL's kernels may wait for the progress thread, and the GPU, which
+  // pins and frees memory, for them.
+  std::mutex registering_;
   std::mutex mutex_;
   std::unique_ptr<ControlRing> ring_;
-  std::vector<Room> rooms_;  // registered with the engine, so they go after it
+  std::unique_ptr<paraexpress::Staging> rooms_;  // registered with the engine, so they go after it
   std::unique_ptr<paraexpress::Engine> engine_;
+  std::map<Place, Region> regions_;
+  std::size_t twins_bytes_ = 0;
+  bool any_twins_ = false;  // at any time
   std::list<std::unique_ptr<CollMemory>> memories_;
-  std::map<Place, int> registered_;  // with the engine: NCCL registers the same memory for each of its connections
-  std::list<std::unique_ptr<CollRequest>> requests_;
+  std::list<std::unique_ptr<CollRequest>> requests_;  // in the order of their calls, in which they start
   std::uint64_t started_ = 0;
-  std::optional<Error> found_;  // by this rank, before the engine
+  std::optional<Error> found_;  // why all fails
   bool told_ = false;           // why it failed
-  CollComm* next_ = nullptr;
 };
 
 }  // namespace clustar::nccl_plugin

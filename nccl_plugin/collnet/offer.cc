@@ -15,9 +15,8 @@ namespace {
 
 bool asked_for(const PluginState& plugin) { return plugin.config().get<CollNetSettings>().offered == "on"; }
 
-// What the net plugin reaches and the sums do not: NCCL would take GPUDirect from all its traffic, as one node of its
-// topology stands for both.
-const transport::DeviceProperties* beyond_the_sums(const PluginState& plugin) {
+// Null: none reaches GPU memory.
+const transport::DeviceProperties* reaches_gpus(const PluginState& plugin) {
   const auto devices = plugin.transport()->devices();
   const auto found =
       std::ranges::find_if(devices, [](const auto& device) { return device.memory_kinds != gdr::kHostOnly; });
@@ -26,22 +25,29 @@ const transport::DeviceProperties* beyond_the_sums(const PluginState& plugin) {
 
 }  // namespace
 
+bool collnet_meets_gpu_memory(const PluginState& plugin) {
+  return asked_for(plugin) && plugin.transport() != nullptr && reaches_gpus(plugin) != nullptr;
+}
+
 bool offers_collnet(const PluginState& plugin) {
-  return asked_for(plugin) && plugin.transport() != nullptr && beyond_the_sums(plugin) == nullptr;
+  const auto* copies = plugin.gpu_copies();
+  return asked_for(plugin) && plugin.transport() != nullptr && (copies == nullptr || copies->has_value());
 }
 
 std::string collnet_summary(const PluginState& plugin) {
   if (!asked_for(plugin) || plugin.transport() == nullptr) return {};
-  if (const auto* device = beyond_the_sums(plugin)) {
+  const auto* copies = plugin.gpu_copies();
+  if (copies != nullptr && !*copies) {
+    const auto* device = reaches_gpus(plugin);
     return fmt::format(
-        "CollNet is not offered: its sums are made in host memory, and {} reaches GPU memory ({}), which NCCL would "
-        "then use for nothing; CLUSTAR_GDR=off keeps NCCL's buffers in host memory",
-        device->name, device->gdr);
+        "CollNet is not offered: {} reaches GPU memory ({}), and the sums, which are made in host memory, do not: {}; "
+        "CLUSTAR_GDR=off keeps NCCL's buffers in host memory",
+        device->name, device->gdr, copies->error().message);
   }
   return fmt::format(
-      "CollNet is offered, by ParaExpress: {}, in host memory; NCCL takes it where "
+      "CollNet is offered, by ParaExpress: {}, in host memory{}; NCCL takes it where "
       "NCCL_COLLNET_ENABLE=1 and there are two nodes or more",
-      offered_reductions());
+      offered_reductions(), copies == nullptr ? "" : ", to and from which GPU memory is copied");
 }
 
 transport::ChannelOptions collnet_channel(const PluginState& plugin, std::uint64_t comm_id, int rank) {

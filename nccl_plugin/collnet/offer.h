@@ -10,6 +10,9 @@
 
 namespace clustar::nccl_plugin {
 
+// It was asked for, and NCCL may give it GPU memory: what the net plugin reaches. As one node of NCCL's topology stands
+// for both networks, one that takes none would take GPUDirect from all traffic.
+bool collnet_meets_gpu_memory(const PluginState& plugin);
 // The same as long as the state lives.
 bool offers_collnet(const PluginState& plugin);
 // In one line for people, why or why not. Empty: nobody asked.

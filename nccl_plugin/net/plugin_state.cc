@@ -67,6 +67,7 @@ Result<void> PluginState::choose() {
   auto selected = transport::select_transport({config_, clock_, log_, std::move(*policies), importance_});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
+  if (collnet_meets_gpu_memory(*this)) gpu_copies_ = transport::gpu_copies(config_);
   if (order.order == "coflow" && std::string_view(selection_.transport->name()) == "verbs") {
     connection_classes_ = transport::LevelClasses::parse(order.dscp).value_or(transport::LevelClasses());
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "gdr/device_copy.h"
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/policy.h"
 #include "nccl_plugin/net/urgency_rules.h"
@@ -48,6 +49,8 @@ class PluginState {
   // What the program marks through clustar.h, for the transport.
   transport::ImportanceTable& importance() const { return *importance_; }
   const Clock& clock() const { return clock_; }
+  // Of the collective network, whose sums are made in host memory. Null: NCCL gives it no GPU memory.
+  const Result<gdr::MakeCopy>* gpu_copies() const { return gpu_copies_ ? &*gpu_copies_ : nullptr; }
   std::span<const std::string> shared_names() const { return shared_names_; }
   // The transport can lose what the policy allows; otherwise every message is reliable.
   bool may_lose() const;
@@ -71,6 +74,7 @@ class PluginState {
   SystemClock clock_;
   const std::shared_ptr<transport::ImportanceTable> importance_ = std::make_shared<transport::ImportanceTable>();
   transport::Selection selection_;
+  std::optional<Result<gdr::MakeCopy>> gpu_copies_;
   std::optional<Error> refusal_;
 };
 

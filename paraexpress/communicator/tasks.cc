@@ -237,7 +237,7 @@ bool Tasks::end_exchanges() {
 void Tasks::end_late(Instant now) {
   const auto late = [now](const auto& one) { return one->task.deadline <= now; };
   const auto text = [now](const Running& one) {
-    return fmt::format("it did not end within its timeout, {:.3g} s",
+    return fmt::format("it did not end within its timeout of {:.3g} s",
                        std::chrono::duration<double>(now - one.since).count());
   };
   const auto late_collective = [&](const auto& one) { return late(one) && one->task.kind != TaskKind::kMessage; };

@@ -9,11 +9,11 @@
 #include <deque>
 #include <limits>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "paraexpress/engine/operations.h"
 #include "paraexpress/engine/pushes.h"
+#include "transport/base/library_thread.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -192,7 +192,7 @@ class TheEngine final : public Engine {
       wake_.notify_all();
       idle_.notify_all();
     }
-    if (thread_.joinable()) thread_.join();
+    end_thread();
     const std::lock_guard lock(mutex_);
     for (const Queued& one : queue_) one.state->end(fail(ErrorCode::kInvalidUsage, "the engine is closed"));
     queue_.clear();
@@ -216,6 +216,16 @@ class TheEngine final : public Engine {
     operations_.reset();
   }
   void serve();
+  void serve_until_closed();
+  // Waits. Threads of a library are ended one at a time, so the farewells come first: others of this process may be
+  // whom they wait for.
+  void end_thread() {
+    {
+      std::unique_lock lock(mutex_);
+      idle_.wait(lock, [this] { return !started_ || served_; });
+    }
+    thread_.end();
+  }
   void tell() const {
     if (options_.on_end) options_.on_end();
   }
@@ -230,7 +240,7 @@ class TheEngine final : public Engine {
 
   mutable std::mutex mutex_{};
   std::condition_variable wake_{};
-  std::condition_variable idle_{};            // nothing runs or is queued, or nothing will any more
+  std::condition_variable idle_{};            // nothing runs or is queued, or nothing will any more; the thread's end
   std::unique_ptr<Operations> operations_{};  // until it is taken down
   std::deque<Queued> queue_{};
   std::vector<Queued> running_{};
@@ -243,13 +253,16 @@ class TheEngine final : public Engine {
   std::uint32_t helpers_ = 0;
   std::string regions_{};
   bool closed_ = false;
-  std::thread thread_{};
+  bool started_ = false, served_ = false;  // its thread; has ended
+  LibraryThread thread_{};
 };
 
 Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather& all_gather) {
   operations_ = std::make_unique<Operations>(options_, abort_);
   if (const auto ok = operations_->connect(transport, all_gather); !ok) return ok;
-  thread_ = std::thread([this] { serve(); });
+  thread_.start([this] { serve(); }, [this] { abort("its library was unloaded"); });
+  const std::lock_guard lock(mutex_);
+  started_ = true;
   return {};
 }
 
@@ -334,8 +347,15 @@ void TheEngine::end_what_is_done() {
   if (work_.size() != before) tell();
 }
 
-// The engine's thread: it alone uses the channels.
 void TheEngine::serve() {
+  serve_until_closed();
+  const std::lock_guard lock(mutex_);
+  served_ = true;
+  idle_.notify_all();
+}
+
+// The engine's thread: it alone uses the channels.
+void TheEngine::serve_until_closed() {
   std::unique_lock lock(mutex_);
   std::optional<Blame> found;
   for (;;) {

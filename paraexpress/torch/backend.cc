@@ -146,6 +146,43 @@ WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const
   return gather_all(call, outputs[0], input);
 }
 
+WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                     const c10d::AllgatherOptions& options) {
+  const Call call{"clustar:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED, options.timeout};
+  TORCH_CHECK(static_cast<int>(outputs.size()) == getSize(), call.name, ": ", outputs.size(),
+              " lists of outputs; allowed: one per rank, ", getSize());
+  std::size_t each = 0;
+  for (const at::Tensor& input : inputs) {
+    check_tensor(call.name, input);
+    each += input.nbytes();
+  }
+  Tensors all;
+  for (const Tensors& list : outputs) {
+    TORCH_CHECK(list.size() == inputs.size(), call.name, ": ", list.size(),
+                " outputs in a list; allowed: one per input, ", inputs.size());
+    for (std::size_t i = 0; i < list.size(); ++i) check_tensors(call.name, {inputs[i], list[i]}, true);
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  Task task;
+  task.kind = TaskKind::kAllGather;
+  task.staged = each * outputs.size();
+  task.count = each;
+  task.fill = [inputs, at = each * static_cast<std::size_t>(getRank())](std::byte* memory) {
+    memory += at;
+    for (const at::Tensor& input : inputs) {
+      copy_out(input, memory);
+      memory += input.nbytes();
+    }
+  };
+  task.take = [all](const std::byte* memory) {
+    for (const at::Tensor& output : all) {
+      copy_in(memory, output);
+      memory += output.nbytes();
+    }
+  };
+  return start(call, std::move(task), inputs, all);
+}
+
 WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   const Call call{"clustar:all_gather_into_tensor", c10d::OpType::_ALLGATHER_BASE, options.timeout};
   check_tensors(call.name, {output, input}, false);
@@ -160,10 +197,6 @@ WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c1
   };
   task.take = [output](std::byte* memory) { copy_in(memory, output); };
   return start(call, std::move(task), {input}, {output});
-}
-
-WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
-  return start({"clustar:barrier", c10d::OpType::BARRIER, options.timeout}, {}, {}, {});
 }
 
 WorkPtr Backend::gather_all(const Call& call, const Tensors& outputs, const at::Tensor& input) {

@@ -3,6 +3,7 @@
 
 #include <torch/csrc/api/include/torch/version.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,8 @@ class Backend : public Base {
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
@@ -64,6 +67,9 @@ class Backend : public Base {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Blocks. Rank 0 throws which rank did not come, the first or, with `wait_all_ranks`, all; the others throw that it
+  // did not answer. The group goes on; ranks call it equally often.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
   // What all operations have in common.
@@ -87,8 +93,9 @@ class Backend : public Base {
   std::unique_ptr<paraexpress::OwnTransport> transport_{};  // outlives the communicator
   std::unique_ptr<paraexpress::Communicator> communicator_{};
   const Timeout timeout_;
-  const pid_t process_;  // that made it: in the child of a fork its thread does not exist
-  std::mutex order_{};   // of the starts
+  const pid_t process_;                      // that made it: in the child of a fork its thread does not exist
+  std::mutex order_{};                       // of the starts
+  std::atomic<std::uint64_t> monitored_{0};  // barriers
 };
 
 // Of the process, in any order: closes those that are there. Without Python's lock.

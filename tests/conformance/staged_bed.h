@@ -34,6 +34,6 @@ struct CopyProbe {
 };
 
 // Of staged::Options: EmulatedCopy under a probe, which outlives the transport.
-staged::MakeCopy probed_copies(CopyProbe& probe, const gdr::EmulatedCopy::Options& options = {});
+gdr::MakeCopy probed_copies(CopyProbe& probe, const gdr::EmulatedCopy::Options& options = {});
 
 }  // namespace clustar::transport::conformance

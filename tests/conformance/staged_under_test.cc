@@ -120,7 +120,7 @@ std::unique_ptr<Transport> emulated_stage(std::unique_ptr<Transport> inner, Log 
                                                    clock == nullptr ? system : *clock, std::move(log));
 }
 
-staged::MakeCopy probed_copies(CopyProbe& probe, const gdr::EmulatedCopy::Options& options) {
+gdr::MakeCopy probed_copies(CopyProbe& probe, const gdr::EmulatedCopy::Options& options) {
   return [&probe, options](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
     return std::make_unique<ProbedCopy>(probe, options);
   };

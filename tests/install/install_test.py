@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COMPONENTS = ("plugin", "tools", "dev")
+COMPONENTS = ("plugin", "tools", "dev", "torch")  # the last where PyTorch is
 
 
 def run(*command, **more):
@@ -41,7 +41,7 @@ def bytes_of(path):
 
 
 class Tree(unittest.TestCase):
-    source = build = cmake = folder = tree = ""
+    source = build = cmake = python = folder = tree = ""
 
     @classmethod
     def setUpClass(cls):
@@ -119,6 +119,46 @@ class Tree(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "libclustar-crypto.so"):
             self.by_path(*command, CLUSTAR_PSK_FILE=key)
 
+    def has_torch(self):
+        return os.path.isdir(self.path("lib", "python3", "dist-packages", "clustar_torch"))
+
+    def test_the_backend_of_torch_distributed_sums_and_finds_its_modules(self):
+        if not self.has_torch():
+            self.skipTest("built without PyTorch (Debian's packages: python3-torch libtorch-dev pybind11-dev)")
+        program = ("import os, sys, clustar_torch, torch, torch.distributed as dist\n"
+                   "dist.init_process_group('clustar', init_method='file://' + sys.argv[2], rank=int(sys.argv[1]), world_size=2)\n"
+                   "one = torch.full((1000,), float(sys.argv[1]) + 1)\n"
+                   "dist.all_reduce(one)\n"
+                   "print(clustar_torch.__file__, one.sum().item())\n")
+        key = os.path.join(self.folder, "torch-key")
+        with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+            file.write("6b" * 32 + "\n")
+        folder = self.path("lib", "python3", "dist-packages")
+        variables = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", "CLUSTAR_SOCKET_IFNAME": "lo"}
+        if os.path.exists(self.path("lib", "libclustar-crypto.so")):
+            variables["CLUSTAR_PSK_FILE"] = key
+        met = os.path.join(self.folder, "met")
+        ranks = [subprocess.Popen([self.python, "-c", program, str(rank), met], env=variables, cwd="/", text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(2)]
+        said = [rank.communicate(timeout=100)[0] for rank in ranks]
+        self.assertEqual(said, [os.path.join(folder, "clustar_torch", "__init__.py") + " 3000.0\n"] * 2)
+
+    def test_the_doctor_says_whether_torch_can_use_the_backend(self):
+        command = ("clustar", "doctor", "torch", "--python", self.python)
+        variables = {"CLUSTAR_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
+        if not self.has_torch():
+            with self.assertRaisesRegex(AssertionError, "It cannot"):
+                self.by_path(*command, **variables)
+            return
+        folder = os.path.realpath(self.path("lib", "python3", "dist-packages"))
+        with self.assertRaisesRegex(AssertionError, re.escape(f"fix: export PYTHONPATH={folder}")):
+            self.by_path(*command, **variables)
+        variables["PYTHONPATH"] = folder
+        self.assertIn("It can: ", self.by_path(*command, **variables))
+        variables["CLUSTAR_TRANSPORT"] = "none"
+        with self.assertRaisesRegex(AssertionError, "failed +group +clustar: .*none"):
+            self.by_path(*command, **variables)
+
     def test_another_project_finds_the_package(self):
         build = os.path.join(self.folder, "consumer")
         run(self.cmake, "-S", os.path.join(HERE, "consumer"), "-B", build, f"-DCMAKE_PREFIX_PATH={self.tree}")
@@ -173,14 +213,14 @@ class Tree(unittest.TestCase):
 
     def test_the_bill_of_materials_has_every_library_that_is_linked(self):
         documents = [json.loads(bytes_of(self.path("share", "doc", f"clustar-{component}", "sbom.spdx.json")))
-                     for component in COMPONENTS]
+                     for component in COMPONENTS if self.has_torch() or component != "torch"]
         for document in documents:
             self.assertEqual(document["spdxVersion"], "SPDX-2.3")
             known = {package["SPDXID"] for package in document["packages"]}
             self.assertLessEqual({each["relatedSpdxElement"] for each in document["relationships"]}, known)
         if shutil.which("dpkg-query") is None:
             return
-        plugin, tools, _ = [{package["name"]: package.get("versionInfo", "") for package in document["packages"]}
+        plugin, tools, *_ = [{package["name"]: package.get("versionInfo", "") for package in document["packages"]}
                             for document in documents]
         libc = run("dpkg-query", "-W", "-f", "${Version}", "libc6").strip()
         self.assertEqual((plugin["libc6"], tools["libc6"]), (libc, libc))
@@ -190,8 +230,9 @@ class Tree(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("source", "build", "cmake"):
+    for name in ("source", "build", "cmake", "python"):
         parser.add_argument("--" + name, required=True)
     options, rest = parser.parse_known_args()
     Tree.source, Tree.build, Tree.cmake = os.path.realpath(options.source), os.path.realpath(options.build), options.cmake
+    Tree.python = options.python
     unittest.main(argv=sys.argv[:1] + rest, verbosity=2)

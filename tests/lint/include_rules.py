@@ -92,7 +92,7 @@ ROOMS = {
     "gdr/core": ["transport/base", MEMORY],
     "gdr/cuda": ["transport/base", MEMORY, "gdr/device_copy.h", "gdr/core/machine.h"],
     "gdr/cuda/module": ["transport/base", "transport/api", "transport/module", "gdr/cuda"],
-    "nccl_plugin": ["transport/base", "transport/api", "transport/registry", "transport/transport_tables", MEMORY, "coflow/control", "coflow/enforce",
+    "nccl_plugin": ["transport/base", "transport/api", "transport/registry", "transport/transport_tables", MEMORY, "gdr/device_copy.h", "coflow/control", "coflow/enforce",
                     "paraexpress/engine"],
     "nccl_plugin/abi": [],
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.

@@ -18,6 +18,8 @@ AT_ONCE = 4
 CALLS = 2
 CARRIED = re.compile(r"\[(?:send|receive)\] via COLLNET/clustar")
 CHAIN, BOTH = "CollNetChain", "CollNetChain,Ring"
+GPU = {"CLUSTAR_GDR_EMULATE": "1", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1"}  # host memory plays the GPU's
+GPU_ENDS = re.compile(r"\[(send|receive)\] via COLLNET/clustar/0/GDRDMA")
 LOSSY = {"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_INJECT_FAULTS": "loss=0.02", "CLUSTAR_LOSS_RULES": "func=allreduce,p=0.01",
          "CLUSTAR_LOSS_WARMUP": "0"}
 
@@ -51,6 +53,16 @@ def all_right(ranks, options, extra):
     return found and f"{found}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 
+def all_right_on_gpus(ranks, options, extra):
+    """NCCL's buffers are in GPU memory, and it knows."""
+    done = run(ranks, options, CHAIN, {**GPU, **extra})
+    found = wrong(done, ranks, "COLLNET_CHAIN")
+    ends = set(GPU_ENDS.findall(done.stdout))
+    if not found and ends != {"send", "receive"}:
+        found = f"ends of the network in GPU memory: {sorted(ends)}, not both"
+    return found and f"{found}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
+
+
 def by_the_tuner(ranks, options):
     """It chooses at each size; all ranks must choose alike, or they would hang."""
     done = run(ranks, options, BOTH)
@@ -78,8 +90,9 @@ def untouched():
     return found or "\n".join(odd)
 
 
-def scenario(words):
-    environment = {**os.environ, "NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": CHAIN, "NCCL_PROTO": "Simple", "NCCL_NET": "clustar"}
+def scenario(words, extra=()):
+    environment = {**os.environ, "NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": CHAIN, "NCCL_PROTO": "Simple", "NCCL_NET": "clustar",
+                   **dict(extra)}
     done = nccl_host.run(["nccl-host-scenarios", *words.split()], environment)
     return "" if done.returncode == 0 else f"ended with {done.returncode}\n{done.stdout[-1500:]}"
 
@@ -97,8 +110,10 @@ CASES = {
     "prod": (ring_instead, 2, "-o prod -b 64K", {}, "CollNet is offered"),
     "all-gather": (ring_instead, 2, "-C all_gather -b 64K", {}, "CollNet is offered"),
     "one-node": (ring_instead, 1, "-b 64K", {}, "less than CollNet node threshold"),
-    "gpu-direct": (ring_instead, 2, "-b 64K", {"CLUSTAR_GDR_EMULATE": "1", "NCCL_NET_GDR_LEVEL": "SYS"},
-                   "CollNet is not offered: its sums are made in host memory"),
+    "gpu-2": (all_right_on_gpus, 2, "-b 8 -e 4M -f 64", {}),
+    "gpu-half-avg-4-mlt": (all_right_on_gpus, 4, "-d half -o avg -b 512K", {"CLUSTAR_TRANSPORT": "mlt"}),
+    "gpu-abort": (scenario, "abort -g 3", GPU),
+    "gpu-kill": (scenario, "kill -g 3 -n 2", GPU),
     "switched-off": (ring_instead, 2, "-b 64K", {"CLUSTAR_COLLNET": "off"}, "collnet = off (environment)"),
     "untouched": (untouched,),
     "kill": (scenario, "kill -g 3 -n 2"),

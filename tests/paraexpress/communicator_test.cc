@@ -39,6 +39,8 @@ TEST(Note, SurvivesTheWire) {
     wrong[at] = std::byte{0xff};
     EXPECT_FALSE(parse_note(wrong)) << at;
   }
+  encode_note({NoteKind::kOffer, false, {Use::kScatter, 1}, 77, 3}, std::span(bytes).first<kNoteBytes>());
+  EXPECT_FALSE(parse_note(std::span(bytes).first<kNoteBytes>())) << "its receiver has no registered memory for 3 bytes";
 }
 
 TEST(Matching, TakesTheFirstThatFits) {

@@ -100,6 +100,12 @@ def check_moves(rank, n):
         flat = torch.empty(n * 6, dtype=dtype)
         dist.all_gather_into_tensor(flat, made(rank, dtype, 6))
         ranks.same(flat, torch.cat([made(r, dtype, 6) for r in range(n)]))
+        several = [[made(r, dtype, 3, salt=1), made(r, dtype, 2, 5, salt=2)] for r in range(n)]
+        got = [[torch.empty_like(one) for one in list_] for list_ in several]
+        dist.all_gather_coalesced(got, several[rank])
+        for r in range(n):
+            for i in range(2):
+                ranks.same(got[r][i], several[r][i])
         # Rank a sends a + b + 1 rows to rank b; rank 0 sends itself none.
         rows = lambda a, b: a + b + (1 if a + b else 0)
         send = torch.cat([made(rank, dtype, rows(rank, b), 3, salt=b) for b in range(n)])

@@ -97,6 +97,28 @@ class Failures(unittest.TestCase):
             return time.monotonic() - begin
         ranks.run(2, body, timeout=2)
 
+    def test_a_monitored_barrier_names_who_does_not_come(self):
+        def body(every):
+            def in_rank(rank, n):
+                for _ in range(3):
+                    clustar_torch.monitored_barrier()
+                soon = datetime.timedelta(seconds=1)
+                if rank not in (1, 3):
+                    said, seconds = timed(lambda: clustar_torch.monitored_barrier(timeout=soon, wait_all_ranks=every))
+                    assert 0.5 < seconds < 4, seconds
+                    if rank == 0:
+                        assert "rank 1 did not come: it did not end within its timeout of 1 s" in said, said
+                        assert ("rank 3 did not come" in said) == every, said
+                    else:
+                        assert "rank 2 has come, and rank 0 does not let it go on" in said, said
+                # The group is as it was.
+                one = torch.ones(10)
+                dist.all_reduce(one)
+                assert one[0] == n
+            return in_rank
+        for every in (False, True):
+            ranks.run(4, body(every))
+
     def test_abort(self):
         def body(rank, n):
             if rank == 0:

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,12 +16,10 @@
 
 namespace clustar::transport::staged {
 
-// Copies for one channel, whose GPU is that of `memory` . Called when the channel registers GPU memory first, by
-// whichever thread does. What it makes ends with the channel, after a second at most for copies under way.
-using MakeCopy = std::function<Result<std::unique_ptr<gdr::DeviceCopy>>(const gdr::MemoryRef& memory)>;
-
 struct Options {
-  MakeCopy make_copy;
+  // For each channel. Called when it registers GPU memory first, by whichever thread does. What it makes ends with the
+  // channel, after a second at most for copies under way.
+  gdr::MakeCopy make_copy;
   std::string gdr;                                         // DeviceProperties::gdr
   std::uint32_t kinds = gdr::bit(gdr::MemoryKind::kCuda);  // staged ones; a dma-buf needs its address, too
   bool emulated = false;                                   // NCCL is asked to flush, and a flush takes some tests

@@ -35,6 +35,8 @@ std::optional<Note> parse_note(std::span<const std::byte> message) {
   note.key = {static_cast<Use>(use), reader.load<std::uint64_t, 8>()};
   note.id = reader.load<std::uint32_t, 4>();
   note.bytes = reader.load<std::uint64_t, 16>();
+  // A receiver of a short message has no registered memory for it.
+  if (note.kind == NoteKind::kOffer && note.carries != (note.bytes <= kMostCarried)) return std::nullopt;
   const std::size_t rest = message.size() - kNoteBytes;
   if (rest != (note.carries ? note.bytes : 0)) return std::nullopt;
   return note;

@@ -27,7 +27,7 @@ enum class NoteKind : std::uint8_t {
 
 struct Note {
   NoteKind kind = NoteKind::kOffer;
-  bool carries = false;  // an offer's: the message follows within the note
+  bool carries = false;  // an offer's of up to kMostCarried bytes: the message follows within the note
   MessageKey key{};
   std::uint32_t id = 0;
   std::uint64_t bytes = 0;
@@ -42,7 +42,7 @@ inline constexpr std::size_t kMostNote = 4096;  // with what it carries
 inline constexpr std::size_t kMostCarried = kMostNote - kNoteBytes;
 
 void encode_note(const Note& note, std::span<std::byte, kNoteBytes> out);
-// Nothing: this is no note, or what it carries is not as long as it says.
+// Nothing: this is no note, or what it carries is not as long as it says, or not there though it is short.
 std::optional<Note> parse_note(std::span<const std::byte> message);
 
 }  // namespace clustar::paraexpress

@@ -15,7 +15,7 @@ import torch.distributed
 from . import _clustar_torch, hooks
 
 __version__ = _clustar_torch.__version__
-__all__ = ["abort", "close", "hooks"]
+__all__ = ["abort", "close", "hooks", "monitored_barrier"]
 
 _prepared_for = None  # the process that will close its groups when it ends
 
@@ -52,6 +52,14 @@ def close(group=None):
     """Leaves the group: waits a few seconds for the other ranks to be done too, so that they lose nothing. What
     destroy_process_group() drops is closed as well, as is all when the process ends."""
     _clustar_torch.close(_backend_of(group))
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """torch.distributed.monitored_barrier, which PyTorch lets its own gloo do alone: where ranks do not come in time, rank
+    0 raises which one (all of them with wait_all_ranks), and the others that rank 0 did not let them go on. The group
+    is as it was, but for this: ranks call it equally often."""
+    late = {} if timeout is None else {"timeout": timeout}
+    (group or torch.distributed.distributed_c10d._get_default_group()).monitored_barrier(wait_all_ranks=wait_all_ranks, **late)
 
 
 def _register():

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/plugin/collnet/network.h"
-#include "tests/plugin/plugin_under_test.h"
 #include "tests/sanitized.h"
 
 namespace clustar::tests {

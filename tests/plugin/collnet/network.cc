@@ -14,8 +14,6 @@
 #include <thread>
 #include <type_traits>
 
-#include "tests/plugin/plugin_under_test.h"
-
 namespace clustar::tests {
 namespace {
 
@@ -42,6 +40,7 @@ class Of final : public CollNet {
     connect = table_.connect;
     reduce_support = table_.reduceSupport;
     reg_mr = table_.regMr;
+    reg_mr_dma_buf = table_.regMrDmaBuf;
     dereg_mr = table_.deregMr;
     flush = table_.iflush;
     test = table_.test;
@@ -111,8 +110,8 @@ std::unique_ptr<CollNet> open_as(void* library, int version) {
 
 }  // namespace
 
-std::unique_ptr<CollNet> CollNet::open(int version) {
-  void* library = dlopen(kPluginPath, RTLD_NOW | RTLD_LOCAL);
+std::unique_ptr<CollNet> CollNet::open(int version, const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   if (library == nullptr) return nullptr;
   switch (version) {
@@ -129,9 +128,9 @@ std::string collnet_log() {
   return std::exchange(log_text, {});
 }
 
-void* CollRank::reg(void* data, std::size_t size) {
+void* CollRank::reg(void* data, std::size_t size, int type) {
   void* mr = nullptr;
-  EXPECT_EQ(net.reg_mr(comm, data, size, kPtrHost, &mr), kSuccess);
+  EXPECT_EQ(net.reg_mr(comm, data, size, type, &mr), kSuccess);
   registered.push_back(mr);
   return mr;
 }

@@ -10,6 +10,7 @@
 
 #include "nccl_plugin/abi/collnet.h"
 #include "nccl_plugin/abi/types.h"
+#include "tests/plugin/plugin_under_test.h"
 
 namespace clustar::tests {
 
@@ -22,7 +23,7 @@ struct CollNetProperties {
 class CollNet {
  public:
   virtual ~CollNet() = default;
-  static std::unique_ptr<CollNet> open(int version);
+  static std::unique_ptr<CollNet> open(int version, const std::string& path = kPluginPath);
 
   virtual int init(void** context, std::uint64_t comm_id) = 0;
   virtual int finalize(void* context) = 0;
@@ -40,6 +41,8 @@ class CollNet {
   int (*connect)(void* handles[], int ranks, int rank, void* listen_comm, void** comm) = nullptr;
   int (*reduce_support)(int type, int op, int* supported) = nullptr;
   int (*reg_mr)(void* comm, void* data, std::size_t size, int type, void** mr) = nullptr;
+  int (*reg_mr_dma_buf)(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
+                        void** mr) = nullptr;
   int (*dereg_mr)(void* comm, void* mr) = nullptr;
   int (*flush)(void* comm, void* data, int size, void* mr, void** request) = nullptr;
   int (*test)(void* request, int* done, int* size) = nullptr;
@@ -59,7 +62,7 @@ struct CollRank {
   void* comm = nullptr;
 
   // Of memory that stays as long as the rank: the handle.
-  void* reg(void* data, std::size_t size);
+  void* reg(void* data, std::size_t size, int type = nccl_abi::kPtrHost);
   // Until the request is done, or fails: its ncclResult_t. -1: nothing came of it within 60 s.
   int wait(void* request);
   void dereg_all();

@@ -7,7 +7,6 @@
 
 #include "tests/own_process.h"
 #include "tests/plugin/collnet/network.h"
-#include "tests/plugin/plugin_under_test.h"
 #include "tests/sanitized.h"
 
 namespace clustar::tests {
