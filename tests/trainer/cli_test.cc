@@ -72,7 +72,13 @@ TEST(TrainUsage, APluginThatIsNamedMustBeOneForASingleRankToo) {
 
 TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{"--model", "vgg16"}, "available: lr, mlp-small, mlp, cnn, cnn-wide"},
+      {{"--model", "vgg19"}, "available: lr, mlp-small, mlp, cnn, cnn-wide, alexnet, vgg16, resnet50, gpt"},
+      {{"--model", "mlp", "--image-size", "32"}, "alexnet, vgg16, resnet50"},
+      {{"--model", "resnet50", "--image-size", "0"}, "--image-size"},
+      {{"--model", "alexnet", "--image-size", "32"}, "32 x 32"},
+      {{"--model", "vgg16", "--width-divisor", "3"}, "allowed: 1, 2, 4, 8, 16"},
+      {{"--model", "gpt", "--data", "/tmp"}, "generated data only"},
+      {{"--weight-decay", "2"}, "--weight-decay"},
       {{"--ranks", "0"}, "1"},
       {{"--ranks", "many"}, "many"},
       {{"--epochs", "-1"}, "1"},

@@ -24,8 +24,9 @@ struct Problem {
   Model model;
   BucketPlan plan;
 
-  explicit Problem(const std::string& name) : model(*make_model(name)) {
+  explicit Problem(const std::string& name, const ModelOptions& options = {}) : model(*make_model(name, options)) {
     config.model = name;
+    config.model_options = options;
     config.epochs = 2;
     config.batch = 50;  // 320 examples: six whole batches and one of 20
     plan = plan_buckets(model.tensor_elements());
