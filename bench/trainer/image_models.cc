@@ -15,7 +15,7 @@ using graph::Value;
 constexpr std::size_t kPublishedSide = 224;
 constexpr std::size_t kPublishedClasses = 1000;
 constexpr std::size_t kHidden = 4096;  // of AlexNet's and VGG's dense layers
-constexpr double kDenseDeviation = 0.01;  // VGG's
+constexpr double kDenseDeviation = 0.01;  // VGG's, at its full width
 
 std::size_t classes(const ModelOptions& options) { return options.classes != 0 ? options.classes : kPublishedClasses; }
 
@@ -108,14 +108,15 @@ Model make_vgg16(const ModelOptions& options) {
     }
     next(graph::MaxPool{});
   }
+  const double dense = kDenseDeviation * std::sqrt(static_cast<double>(d));
   net.then("avgpool", graph::AdaptiveAveragePool{7, 7});
-  net.then("classifier.0", graph::Linear{.outputs = kHidden / d, .deviation = kDenseDeviation});
+  net.then("classifier.0", graph::Linear{.outputs = kHidden / d, .deviation = dense});
   net.then("classifier.1", graph::Relu{});
   net.then("classifier.2", graph::Dropout{});
-  net.then("classifier.3", graph::Linear{.outputs = kHidden / d, .deviation = kDenseDeviation});
+  net.then("classifier.3", graph::Linear{.outputs = kHidden / d, .deviation = dense});
   net.then("classifier.4", graph::Relu{});
   net.then("classifier.5", graph::Dropout{});
-  net.then("classifier.6", graph::Linear{.outputs = classes(options), .deviation = kDenseDeviation});
+  net.then("classifier.6", graph::Linear{.outputs = classes(options), .deviation = dense});
   return finished(std::move(net), "13 convolutions, three dense layers", options);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <set>
 
 #include "bench/trainer/buckets.h"
@@ -175,6 +176,8 @@ Problem small_problem(const SmallRun& run) {
   return problem;
 }
 
+void PrintTo(const SmallRun& run, std::ostream* out) { *out << run.model; }
+
 class SmallModels : public ::testing::TestWithParam<SmallRun> {};
 
 TEST_P(SmallModels, LearnOnTwoRanksThatStayEqual) {
@@ -201,11 +204,11 @@ TEST_P(SmallModels, RepeatBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, SmallModels,
-    ::testing::Values(SmallRun{"alexnet", {.image_size = 64, .classes = 4, .width_divisor = 16}, 200, 6, 0.02, 0.8},
+    ::testing::Values(SmallRun{"alexnet", {.image_size = 64, .classes = 4, .width_divisor = 16}, 200, 10, 0.02, 0.8},
                       SmallRun{"vgg16", {.image_size = 32, .classes = 4, .width_divisor = 16}, 200, 6, 0.02, 0.8},
                       SmallRun{"resnet50", {.image_size = 32, .classes = 4, .width_divisor = 16}, 200, 4, 0.05, 0.8},
-                      SmallRun{"gpt", {.width_divisor = 4}, 100, 4, 0.3, 0.8}),
-    [](const auto& info) { return std::string(info.param.model); });
+                      SmallRun{"gpt", {.width_divisor = 4}, 200, 4, 0.05, 0.85}),
+    [](const auto& one) { return std::string(one.param.model); });
 
 }  // namespace
 }  // namespace clustar::bench::trainer

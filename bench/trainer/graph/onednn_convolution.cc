@@ -3,6 +3,7 @@
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "bench/trainer/graph/onednn_runtime.h"
@@ -12,12 +13,14 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// Weights in the layout that a primitive wants, which is seldom that of the parameters.
+// Weights in the layout that a primitive wants, which is seldom that of the parameters: in scratch, for one call.
 struct Weights {
   Desc desc;
-  dnnl::memory memory;                   // empty: they are used where they lie
-  std::optional<dnnl::reorder> reorder;  // to it, or from it for gradients
+  std::optional<dnnl::reorder> reorder;  // to it, or from it for gradients; null: they are used where they lie
 };
+
+// oneDNN pads channels to blocks of 16, 32, 48 or 64.
+constexpr std::size_t kMostPadding = 64;
 
 class OneDnnConvolution final : public Kernel {
  public:
@@ -30,11 +33,15 @@ class OneDnnConvolution final : public Kernel {
     padding_ = {dim(op.padding), dim(op.padding)};
   }
 
+  std::size_t scratch(std::size_t) const override {
+    return (op_.filters + kMostPadding) * (in_.channels + kMostPadding) * op_.kernel * op_.kernel;
+  }
+
   void forward(const ForwardCall& call) override {
     Forward& made = forward_for(call.batch, call.training);
     std::unordered_map<int, dnnl::memory> arguments{
         {DNNL_ARG_SRC, runtime_->memory(images(call.batch, in_), call.inputs[0])},
-        {DNNL_ARG_WEIGHTS, given(made.weights, call.parameters[0])},
+        {DNNL_ARG_WEIGHTS, given(made.weights, call.parameters[0], call.scratch)},
         {DNNL_ARG_DST, runtime_->memory(images(call.batch, out_), call.output)}};
     if (op_.bias) arguments.insert({DNNL_ARG_BIAS, runtime_->memory(vector_of(op_.filters), call.parameters[1])});
     runtime_->run(made.primitive, arguments);
@@ -43,14 +50,15 @@ class OneDnnConvolution final : public Kernel {
   void backward_parameters(const BackwardCall& call) override {
     BackwardWeights& made = backward_weights_for(call.batch);
     const dnnl::memory own = runtime_->memory(ours_, call.gradients[0]);
+    const dnnl::memory wanted = made.weights.reorder ? runtime_->memory(made.weights.desc, call.scratch) : own;
     std::unordered_map<int, dnnl::memory> arguments{
         {DNNL_ARG_SRC, runtime_->memory(images(call.batch, in_), call.inputs[0])},
         {DNNL_ARG_DIFF_DST, runtime_->memory(images(call.batch, out_), call.output_gradient)},
-        {DNNL_ARG_DIFF_WEIGHTS, made.weights.reorder ? made.weights.memory : own}};
+        {DNNL_ARG_DIFF_WEIGHTS, wanted}};
     if (op_.bias) arguments.insert({DNNL_ARG_DIFF_BIAS, runtime_->memory(vector_of(op_.filters), call.gradients[1])});
     runtime_->run(made.primitive, arguments);
     if (made.weights.reorder) {
-      runtime_->run(*made.weights.reorder, {{DNNL_ARG_FROM, made.weights.memory}, {DNNL_ARG_TO, own}});
+      runtime_->run(*made.weights.reorder, {{DNNL_ARG_FROM, wanted}, {DNNL_ARG_TO, own}});
     }
   }
 
@@ -59,7 +67,7 @@ class OneDnnConvolution final : public Kernel {
     BackwardData& made = backward_data_for(call.batch);
     runtime_->run(made.primitive,
                   {{DNNL_ARG_DIFF_DST, runtime_->memory(images(call.batch, out_), call.output_gradient)},
-                   {DNNL_ARG_WEIGHTS, given(made.weights, call.parameters[0])},
+                   {DNNL_ARG_WEIGHTS, given(made.weights, call.parameters[0], call.scratch)},
                    {DNNL_ARG_DIFF_SRC, runtime_->memory(images(call.batch, in_), call.input_gradients[0])}});
   }
 
@@ -90,20 +98,20 @@ class OneDnnConvolution final : public Kernel {
   }
 
   Weights weights(const Desc& wanted, bool gradients) const {
-    Weights made{wanted, {}, {}};
-    if (wanted == ours_) return made;
-    made.memory = dnnl::memory(wanted, runtime_->engine);
-    const dnnl::memory own = runtime_->memory(ours_, nullptr);
-    made.reorder = gradients ? dnnl::reorder(made.memory, own) : dnnl::reorder(own, made.memory);
-    return made;
+    if (wanted == ours_) return {wanted, {}};
+    if (wanted.get_size() > scratch(0) * sizeof(float)) throw std::logic_error("oneDNN wants larger weights");
+    const auto& engine = runtime_->engine;
+    using Reorder = dnnl::reorder::primitive_desc;
+    return {wanted, dnnl::reorder(gradients ? Reorder(engine, wanted, engine, ours_) : Reorder(engine, ours_, engine, wanted))};
   }
 
   // The parameters as the primitive wants them; they change from step to step.
-  dnnl::memory given(Weights& made, const float* parameters) {
+  dnnl::memory given(const Weights& made, const float* parameters, float* scratch) const {
     const dnnl::memory own = runtime_->memory(ours_, parameters);
     if (!made.reorder) return own;
-    runtime_->run(*made.reorder, {{DNNL_ARG_FROM, own}, {DNNL_ARG_TO, made.memory}});
-    return made.memory;
+    const dnnl::memory wanted = runtime_->memory(made.desc, scratch);
+    runtime_->run(*made.reorder, {{DNNL_ARG_FROM, own}, {DNNL_ARG_TO, wanted}});
+    return wanted;
   }
 
   Forward& forward_for(std::size_t batch, bool training) {

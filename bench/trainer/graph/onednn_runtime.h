@@ -11,13 +11,13 @@ namespace clustar::bench::trainer::graph {
 
 struct OneDnnRuntime {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
+  mutable dnnl::stream stream{engine};
 
   dnnl::memory memory(const dnnl::memory::desc& desc, const float* values) const {
     // One type of memory for what is read and what is written.
     return {desc, engine, const_cast<float*>(values)};
   }
-  void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments) {
+  void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments) const {
     primitive.execute(stream, arguments);
     stream.wait();
   }

@@ -1,5 +1,7 @@
 #include "bench/trainer/graph/plain_math.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <new>
 #include <stdexcept>
@@ -14,6 +16,7 @@ namespace clustar::bench::trainer::graph {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
+constexpr std::size_t kHugePage = 2u << 20;
 
 struct Maker {
   const Shape& in;
@@ -39,9 +42,13 @@ struct Maker {
 
 Memory PlainMath::allocate(std::size_t floats) {
   if (floats == 0) return {};
-  auto* memory = static_cast<float*>(::operator new(floats * sizeof(float), kAlignment));
+  const std::size_t bytes = floats * sizeof(float);
+  const std::align_val_t alignment = bytes >= kHugePage ? std::align_val_t{kHugePage} : kAlignment;
+  auto* memory = static_cast<float*>(::operator new(bytes, alignment));
+  // Activations are large and visited in strides: with usual pages, much time goes into looking those up.
+  if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
   std::fill_n(memory, floats, 0.0f);
-  return Memory(memory, [](float* pointer) { ::operator delete(pointer, kAlignment); });
+  return Memory(memory, [alignment](float* pointer) { ::operator delete(pointer, alignment); });
 }
 
 void PlainMath::upload(float* device, const float* host, std::size_t count) { std::copy_n(host, count, device); }
