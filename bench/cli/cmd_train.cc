@@ -435,7 +435,8 @@ void add_train(CLI::App& app, int& status) {
   add_transport_options(command, *options);
   add_codec_options(command, options->config.codec);
   add_rank_options(command, *options);
-  command.add_flag("--describe", options->describe, "Print layers, parameters, gradient bytes and buckets; train nothing");
+  command.add_flag("--describe", options->describe,
+                   "Print layers, parameters, gradient bytes and buckets; train nothing");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
   command.add_flag("--no-progress", options->no_progress, "One line per epoch instead of a progress bar");
   command.add_flag("--quiet", options->quiet, "No progress and no table");

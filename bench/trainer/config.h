@@ -51,7 +51,8 @@ struct TrainConfig {
   // What the environment lets the plugin lose of the bytes that are eligible on each rank: parts per million. More is a
   // failure of the run. 0: nothing.
   std::uint32_t loss_bound_ppm = 0;
-  // How many examples, when `data` is empty; 0: as many as fit the kind (kDefaultDigits, kDefaultImages, kDefaultTexts).
+  // How many examples, when `data` is empty; 0: as many as fit the kind (kDefaultDigits, kDefaultImages,
+  // kDefaultTexts).
   std::size_t generated = 0;
 };
 

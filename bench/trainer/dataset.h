@@ -1,4 +1,5 @@
-// Labelled examples in memory, images or texts, their split into training and held-out examples, and the batches of an epoch.
+// Labelled examples in memory, images or texts, their split into training and held-out examples, and the batches of an
+// epoch.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ using graph::Value;
 
 constexpr std::size_t kPublishedSide = 224;
 constexpr std::size_t kPublishedClasses = 1000;
-constexpr std::size_t kHidden = 4096;  // of AlexNet's and VGG's dense layers
+constexpr std::size_t kHidden = 4096;     // of AlexNet's and VGG's dense layers
 constexpr double kDenseDeviation = 0.01;  // VGG's, at its full width
 
 std::size_t classes(const ModelOptions& options) { return options.classes != 0 ? options.classes : kPublishedClasses; }
@@ -26,8 +26,11 @@ Graph image_graph(const ModelOptions& options) {
 
 Model finished(Graph net, const char* shape, const ModelOptions& options) {
   const graph::Shape in = net.input();
-  return {{}, fmt::format("{}x{}x3, {}, {} classes", in.rows, in.columns, shape, classes(options)), DataKind::kImages,
-          std::move(net), classes(options)};
+  return {{},
+          fmt::format("{}x{}x3, {}, {} classes", in.rows, in.columns, shape, classes(options)),
+          DataKind::kImages,
+          std::move(net),
+          classes(options)};
 }
 
 // For layers before ReLU, by what a filter gives to (He et al., ICCV 2015; fan out, as torchvision).

@@ -83,9 +83,10 @@ const std::vector<NamedModel>& known_models() {
 
 std::string options_trouble(const NamedModel& entry, const ModelOptions& options) {
   if (!entry.of_images && (options.image_size != 0 || options.classes != 0)) {
-    return fmt::format("model {} has images and classes of its own; allowed with those of images (alexnet, vgg16, "
-                       "resnet50) only",
-                       entry.name);
+    return fmt::format(
+        "model {} has images and classes of its own; allowed with those of images (alexnet, vgg16, "
+        "resnet50) only",
+        entry.name);
   }
   if (options.image_size > kMaxImageSize) return fmt::format("images have at most {0} x {0} pixels", kMaxImageSize);
   if (options.classes == 1 || options.classes > kMaxClasses) {
@@ -129,7 +130,8 @@ const std::vector<std::string>& model_names() {
 }
 
 Result<Model> make_model(const std::string& name, const ModelOptions& options) {
-  const auto entry = std::find_if(known_models().begin(), known_models().end(), [&](const NamedModel& one) { return one.name == name; });
+  const auto entry = std::find_if(known_models().begin(), known_models().end(),
+                                  [&](const NamedModel& one) { return one.name == name; });
   if (entry == known_models().end()) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("there is no model '{}' in this version; available: {}", name,
                                                          fmt::join(model_names(), ", ")));
@@ -142,9 +144,8 @@ Result<Model> make_model(const std::string& name, const ModelOptions& options) {
     model.name = name;
     return model;
   } catch (const std::invalid_argument& does_not_fit) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("model {} with images of {} x {}: {}", name, options.image_size, options.image_size,
-                            does_not_fit.what()));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("model {} with images of {} x {}: {}", name,
+                                                         options.image_size, options.image_size, does_not_fit.what()));
   }
 }
 

@@ -296,8 +296,9 @@ Result<Dataset> generate(const TrainConfig& config, const Model& model) {
 Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
   if (config.data.empty()) return generate(config, model);
   if (model.data != DataKind::kDigits) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}': model {} is trained on generated data only; leave --data out", config.data, model.name));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}': model {} is trained on generated data only; leave --data out", config.data, model.name));
   }
   const auto pair = find_idx_pair(config.data);
   if (!pair) return tl::unexpected(pair.error());

@@ -29,7 +29,8 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<graph::T
 }  // namespace
 
 GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
-                                 const CodecOptions& codec, const std::vector<graph::TensorSpec>& tensors, FrontRoute front)
+                                 const CodecOptions& codec, const std::vector<graph::TensorSpec>& tensors,
+                                 FrontRoute front)
     : plan_(plan),
       gradients_(gradients),
       route_{collective, {}},

@@ -14,8 +14,10 @@ constexpr std::string_view kAlphabet = " abcdefghijklmnopqrstuvwxyz.,?-\n";
 static_assert(kAlphabet.size() == kTextVocabulary);
 constexpr std::uint64_t kFirstTextStream = 3ull << 40;
 
-constexpr std::array<std::string_view, 8> kAdjectives{"small", "quick", "old", "quiet", "green", "bright", "heavy", "new"};
-constexpr std::array<std::string_view, 8> kNouns{"fox", "river", "engine", "garden", "switch", "letter", "stone", "bird"};
+constexpr std::array<std::string_view, 8> kAdjectives{"small", "quick",  "old",   "quiet",
+                                                      "green", "bright", "heavy", "new"};
+constexpr std::array<std::string_view, 8> kNouns{"fox",    "river",  "engine", "garden",
+                                                 "switch", "letter", "stone",  "bird"};
 constexpr std::array<std::string_view, 8> kVerbs{"follow", "carry", "leave", "hear", "turn", "meet", "paint", "lift"};
 constexpr std::array<std::string_view, 4> kPlaces{"at night", "in the rain", "near the bridge", "again"};
 

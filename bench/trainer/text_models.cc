@@ -41,8 +41,8 @@ Model make_gpt(const ModelOptions& options) {
     stream = net.add(name + "mlp.add", graph::Add{}, {stream, net.last()});
   }
   net.then("ln_f", graph::LayerNorm{});
-  net.then("lm_head", graph::Linear{.outputs = kTextVocabulary, .bias = false, .per_position = true,
-                                    .deviation = kDeviation});
+  net.then("lm_head",
+           graph::Linear{.outputs = kTextVocabulary, .bias = false, .per_position = true, .deviation = kDeviation});
   return {{},
           fmt::format("{} tokens of {}, {} blocks, {} heads, width {}", kTextTokens, kTextVocabulary, kBlocks, kHeads,
                       width),

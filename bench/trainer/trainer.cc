@@ -16,8 +16,8 @@
 namespace clustar::bench::trainer {
 namespace {
 
-constexpr std::size_t kMostEvaluated = 256;              // examples at a time
-constexpr std::size_t kEvaluatedFloats = 16u << 20;      // of all activations together
+constexpr std::size_t kMostEvaluated = 256;             // examples at a time
+constexpr std::size_t kEvaluatedFloats = 16u << 20;     // of all activations together
 constexpr std::uint64_t kFirstDrawStream = 1ull << 42;  // of dropout: one for each rank
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }

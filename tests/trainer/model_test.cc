@@ -77,10 +77,18 @@ TEST(Models, TensorsAreNamedAndOrderedAsTorchvisionDoes) {
   std::set<std::string> names;
   for (const auto& tensor : tensors) names.insert(tensor.name);
   EXPECT_EQ(names.size(), 161u);
-  const char* const first[] = {"conv1.weight",          "bn1.weight",          "bn1.bias",
-                               "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer1.0.bn1.bias",
-                               "layer1.0.conv2.weight", "layer1.0.bn2.weight", "layer1.0.bn2.bias",
-                               "layer1.0.conv3.weight", "layer1.0.bn3.weight", "layer1.0.bn3.bias",
+  const char* const first[] = {"conv1.weight",
+                               "bn1.weight",
+                               "bn1.bias",
+                               "layer1.0.conv1.weight",
+                               "layer1.0.bn1.weight",
+                               "layer1.0.bn1.bias",
+                               "layer1.0.conv2.weight",
+                               "layer1.0.bn2.weight",
+                               "layer1.0.bn2.bias",
+                               "layer1.0.conv3.weight",
+                               "layer1.0.bn3.weight",
+                               "layer1.0.bn3.bias",
                                "layer1.0.downsample.0.weight"};
   for (std::size_t i = 0; i < std::size(first); ++i) EXPECT_EQ(tensors[i].name, first[i]);
   EXPECT_EQ(tensors.back().name, "fc.bias");

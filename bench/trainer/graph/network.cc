@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::uint64_t kInitialisationStream = 1;
 
-clustar::Rng initialisation_rng(std::uint64_t seed) { return clustar::Rng(seed ^ mix64(kInitialisationStream + kGoldenGamma)); }
+clustar::Rng initialisation_rng(std::uint64_t seed) {
+  return clustar::Rng(seed ^ mix64(kInitialisationStream + kGoldenGamma));
+}
 
 }  // namespace
 

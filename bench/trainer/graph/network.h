@@ -52,7 +52,7 @@ class Network {
     std::size_t elements = 0;  // of its output
     Memory output;
     Memory saved;
-    std::vector<float*> states;  // in states_
+    std::vector<float*> states;   // in states_
     bool needs_gradient = false;  // a parameter is before it
     std::size_t gradient_buffer = 0;
   };

@@ -89,11 +89,11 @@ class OneDnnConvolution final : public Kernel {
   dnnl::convolution_forward::primitive_desc forward_desc(std::size_t batch, bool training) const {
     const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const auto direct = dnnl::algorithm::convolution_direct;
-    const auto desc = op_.bias ? dnnl::convolution_forward::desc(kind, direct, images(batch, in_), any_,
-                                                                 vector_of(op_.filters), images(batch, out_), stride_,
-                                                                 padding_, padding_)
-                               : dnnl::convolution_forward::desc(kind, direct, images(batch, in_), any_,
-                                                                 images(batch, out_), stride_, padding_, padding_);
+    const auto desc =
+        op_.bias ? dnnl::convolution_forward::desc(kind, direct, images(batch, in_), any_, vector_of(op_.filters),
+                                                   images(batch, out_), stride_, padding_, padding_)
+                 : dnnl::convolution_forward::desc(kind, direct, images(batch, in_), any_, images(batch, out_), stride_,
+                                                   padding_, padding_);
     return {desc, runtime_->engine};
   }
 
@@ -102,7 +102,8 @@ class OneDnnConvolution final : public Kernel {
     if (wanted.get_size() > scratch(0) * sizeof(float)) throw std::logic_error("oneDNN wants larger weights");
     const auto& engine = runtime_->engine;
     using Reorder = dnnl::reorder::primitive_desc;
-    return {wanted, dnnl::reorder(gradients ? Reorder(engine, wanted, engine, ours_) : Reorder(engine, ours_, engine, wanted))};
+    return {wanted,
+            dnnl::reorder(gradients ? Reorder(engine, wanted, engine, ours_) : Reorder(engine, ours_, engine, wanted))};
   }
 
   // The parameters as the primitive wants them; they change from step to step.
@@ -127,10 +128,10 @@ class OneDnnConvolution final : public Kernel {
     if (found != backward_weights_.end()) return found->second;
     using Backward = dnnl::convolution_backward_weights;
     const auto direct = dnnl::algorithm::convolution_direct;
-    const auto op_desc = op_.bias ? Backward::desc(direct, images(batch, in_), any_, vector_of(op_.filters),
-                                                   images(batch, out_), stride_, padding_, padding_)
-                                  : Backward::desc(direct, images(batch, in_), any_, images(batch, out_), stride_,
-                                                   padding_, padding_);
+    const auto op_desc =
+        op_.bias ? Backward::desc(direct, images(batch, in_), any_, vector_of(op_.filters), images(batch, out_),
+                                  stride_, padding_, padding_)
+                 : Backward::desc(direct, images(batch, in_), any_, images(batch, out_), stride_, padding_, padding_);
     const Backward::primitive_desc desc(op_desc, runtime_->engine, forward_desc(batch, true));
     BackwardWeights made{Backward(desc), weights(desc.diff_weights_desc(), true)};
     return backward_weights_.insert({batch, std::move(made)}).first->second;

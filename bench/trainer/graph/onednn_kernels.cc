@@ -54,9 +54,8 @@ class OneDnnMaxPool final : public Kernel {
       const auto forward = desc(call.batch, kTraining);
       const dnnl::pooling_backward::desc one(dnnl::algorithm::pooling_max, images(call.batch, in_),
                                              images(call.batch, out_), stride_, window_, padding_, padding_);
-      return Backward{
-          dnnl::pooling_backward(dnnl::pooling_backward::primitive_desc(one, runtime_->engine, forward)),
-          forward.workspace_desc()};
+      return Backward{dnnl::pooling_backward(dnnl::pooling_backward::primitive_desc(one, runtime_->engine, forward)),
+                      forward.workspace_desc()};
     });
     runtime_->run(made.primitive,
                   {{DNNL_ARG_DIFF_DST, runtime_->memory(images(call.batch, out_), call.output_gradient)},
@@ -98,9 +97,8 @@ class OneDnnBatchNorm final : public Kernel {
   std::size_t saved(std::size_t) const override { return 2 * shape_.channels; }
 
   void forward(const ForwardCall& call) override {
-    auto& primitive = once(forward_, {call.batch, call.training}, [&] {
-      return dnnl::batch_normalization_forward(desc(call.batch, call.training));
-    });
+    auto& primitive = once(forward_, {call.batch, call.training},
+                           [&] { return dnnl::batch_normalization_forward(desc(call.batch, call.training)); });
     const float* mean = call.training ? call.saved : call.states[0];
     const float* variance = call.training ? call.saved + shape_.channels : call.states[1];
     runtime_->run(primitive, {{DNNL_ARG_SRC, runtime_->memory(images(call.batch, shape_), call.inputs[0])},
@@ -179,8 +177,7 @@ class OneDnnActivation final : public Kernel {
     const dnnl::memory::desc values = vector_of(call.batch * width_);
     auto& primitive = once(backward_, call.batch, [&] {
       const dnnl::eltwise_backward::desc one(algorithm_, values, values, 0.0f, 0.0f);
-      return dnnl::eltwise_backward(
-          dnnl::eltwise_backward::primitive_desc(one, runtime_->engine, desc(call.batch)));
+      return dnnl::eltwise_backward(dnnl::eltwise_backward::primitive_desc(one, runtime_->engine, desc(call.batch)));
     });
     const bool by_output = algorithm_ == dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
     runtime_->run(primitive, {by_output ? std::pair{DNNL_ARG_DST, runtime_->memory(values, call.output)}

@@ -48,8 +48,8 @@ struct AdaptiveAveragePool {
   std::size_t rows = 1;
   std::size_t columns = 1;
 };
-// Each channel to mean 0 and variance 1 over batch and positions, then scale and shift. State: running mean and unbiased
-// variance (momentum 0.1, epsilon 1e-5), which evaluation takes instead.
+// Each channel to mean 0 and variance 1 over batch and positions, then scale and shift. State: running mean and
+// unbiased variance (momentum 0.1, epsilon 1e-5), which evaluation takes instead.
 struct BatchNorm {};
 // Each position to mean 0 and variance 1 over its channels (epsilon 1e-5), then scale and shift.
 struct LayerNorm {};

@@ -36,9 +36,7 @@ class EmbeddingKernel final : public Kernel {
   void backward_inputs(const BackwardCall&) override {}
 
  private:
-  std::size_t row(float token) const {
-    return std::min(static_cast<std::size_t>(token), vocabulary_ - 1) * width_;
-  }
+  std::size_t row(float token) const { return std::min(static_cast<std::size_t>(token), vocabulary_ - 1) * width_; }
 
   std::size_t vocabulary_;
   std::size_t width_;
@@ -78,7 +76,8 @@ class AttentionKernel final : public Kernel {
       gather(call.output_gradient + i / heads_ * tokens_ * width_ + i % heads_ * head_, width_, 1, part.y);
       gemm_({.a = Trans::kYes, .b = Trans::kNo, .m = tokens_, .n = head_, .k = tokens_}, weights, part.y, part.dv);
       gemm_({.a = Trans::kNo, .b = Trans::kYes, .m = tokens_, .n = tokens_, .k = head_}, part.y, part.v, part.scores);
-      for (std::size_t t = 0; t < tokens_; ++t) softmax_gradient(weights + t * tokens_, t + 1, part.scores + t * tokens_);
+      for (std::size_t t = 0; t < tokens_; ++t)
+        softmax_gradient(weights + t * tokens_, t + 1, part.scores + t * tokens_);
       gemm_({.a = Trans::kNo, .b = Trans::kNo, .m = tokens_, .n = head_, .k = tokens_}, part.scores, part.k, part.dq);
       gemm_({.a = Trans::kYes, .b = Trans::kNo, .m = tokens_, .n = head_, .k = tokens_}, part.scores, part.q, part.dk);
       float* dx = call.input_gradients[0] + at;
@@ -95,9 +94,9 @@ class AttentionKernel final : public Kernel {
   };
   Parts parts(float* scratch) const {
     const std::size_t n = tokens_ * head_;
-    return {scratch,         scratch + n,     scratch + 2 * n, scratch + 3 * n,
-            scratch + 4 * n, scratch + 5 * n, scratch + 6 * n, scratch + 7 * n,
-            scratch + 7 * n + tokens_ * tokens_};
+    return {scratch,         scratch + n,     scratch + 2 * n,
+            scratch + 3 * n, scratch + 4 * n, scratch + 5 * n,
+            scratch + 6 * n, scratch + 7 * n, scratch + 7 * n + tokens_ * tokens_};
   }
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_)); }
 

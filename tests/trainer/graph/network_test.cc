@@ -88,9 +88,9 @@ TEST(Network, GradientsOfValuesWithManyUsersMatchFiniteDifferences) {
       problem.parameters[i] = before;
       // A kink of ReLU within a step spoils the difference on its own side only.
       const double middle = (above + below) / 2;
-      const double error = std::min({std::abs(double{problem.gradients[i]} - above),
-                                     std::abs(double{problem.gradients[i]} - below),
-                                     std::abs(double{problem.gradients[i]} - middle)});
+      const double error =
+          std::min({std::abs(double{problem.gradients[i]} - above), std::abs(double{problem.gradients[i]} - below),
+                    std::abs(double{problem.gradients[i]} - middle)});
       EXPECT_LT(error, 1e-2) << "parameter " << i << ", seed " << seed << ": " << problem.gradients[i] << ", not "
                              << below << " or " << above;
     }
@@ -174,7 +174,9 @@ TEST(Network, DropoutDiffersFromPassToPassAndFromRankToRank) {
     const auto y = network.forward(problem.parameters.data(), problem.x.data(), problem.batch);
     return std::vector<float>(y.begin(), y.end());
   };
-  const auto network = [&](std::uint64_t draws) { return Network(problem.net, *problem.math, problem.offsets, 3, draws); };
+  const auto network = [&](std::uint64_t draws) {
+    return Network(problem.net, *problem.math, problem.offsets, 3, draws);
+  };
   Network first = network(1);
   Network same = network(1);
   Network other = network(2);

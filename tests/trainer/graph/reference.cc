@@ -16,7 +16,8 @@ struct Operands {
   const std::vector<Doubles>& x;
   const std::vector<Doubles>& p;
 
-  std::size_t at(const Shape& shape, std::size_t image, std::size_t row, std::size_t column, std::size_t channel) const {
+  std::size_t at(const Shape& shape, std::size_t image, std::size_t row, std::size_t column,
+                 std::size_t channel) const {
     return ((image * shape.rows + row) * shape.columns + column) * shape.channels + channel;
   }
 };
@@ -41,7 +42,8 @@ void for_windows(const Operands& o, std::size_t window, std::size_t stride, std:
       for (std::size_t k = 0; k < window * window; ++k) {
         const std::size_t row = r * stride + k / window;
         const std::size_t column = c * stride + k % window;
-        if (row < padding || column < padding || row - padding >= o.in.rows || column - padding >= o.in.columns) continue;
+        if (row < padding || column < padding || row - padding >= o.in.rows || column - padding >= o.in.columns)
+          continue;
         act(r, c, k, row - padding, column - padding);
       }
     }
