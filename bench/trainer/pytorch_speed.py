@@ -126,9 +126,11 @@ def measure_torch(name, steps):
     print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()), "step_seconds": seconds}))
 
 
-def run(command):
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE,
-                                     env=dict(os.environ, OMP_NUM_THREADS="1")).stdout)
+def run(command, libraries=""):
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    if libraries:
+        environment["LD_LIBRARY_PATH"] = libraries
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout)
 
 
 def ours(clustar, name, steps):
@@ -140,13 +142,13 @@ def ours(clustar, name, steps):
     return run([str(word) for word in command])["results"]
 
 
-def compare(clustar, name, rounds, steps):
+def compare(clustar, name, rounds, steps, libraries):
     seconds = {"ours": [], "torch": []}
     parameters = {}
     for index in range(rounds):
         for side in ("ours", "torch") if index % 2 == 0 else ("torch", "ours"):
             result = ours(clustar, name, steps) if side == "ours" else run(
-                [sys.executable, __file__, "--torch", name, "--steps", str(steps)])
+                [sys.executable, __file__, "--torch", name, "--steps", str(steps)], libraries)
             seconds[side].append(statistics.median(result["step_seconds"][2:]))
             parameters[side] = result["parameters"]
     if parameters["ours"] != parameters["torch"]:
@@ -165,13 +167,16 @@ def main():
     parser.add_argument("--clustar", default="build/release/bin/clustar")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--torch-libraries", default="", metavar="DIR",
+                        help="folder with the libblas.so.3 that PyTorch shall use, such as OpenBLAS's: Debian's "
+                             "reference BLAS, which it takes otherwise, is many times slower")
     parser.add_argument("--torch", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.torch:
         measure_torch(arguments.torch, arguments.steps)
         return
     for name in arguments.models:
-        compare(arguments.clustar, name, arguments.rounds, arguments.steps)
+        compare(arguments.clustar, name, arguments.rounds, arguments.steps, arguments.torch_libraries)
 
 
 if __name__ == "__main__":

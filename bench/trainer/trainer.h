@@ -64,6 +64,8 @@ class Trainer {
 
   // In the layout of the bucket plan.
   std::span<const float> parameters() const { return parameters_; }
+  // Running statistics, which are rank 0's after each evaluation.
+  std::vector<float> state() const { return network_.state(); }
 
  private:
   struct Evaluation {

@@ -202,6 +202,30 @@ TEST_P(SmallModels, LearnOnTwoRanksThatStayEqual) {
   }
 }
 
+// Each rank's batches have statistics of their own.
+TEST(BatchNormOnRanks, EvaluationTakesThoseOfRankZero) {
+  Problem problem = small_problem({"resnet50", {.image_size = 32, .classes = 4, .width_divisor = 16}, 60, 1, 0.01, 1});
+  FakeWorld world(2);
+  const auto ranks = problem.run_ranks(world);
+  EXPECT_EQ(ranks[0].state.size(), 2u * 26560 / 16);  // 26,560 channels are normalised
+  EXPECT_EQ(ranks[1].state, ranks[0].state);
+  problem.config.no_communication = true;  // nor does training apart change that
+  problem.config.check_equal = CheckEqual::kOff;
+  EXPECT_NE(problem.run({}).state, ranks[0].state);
+}
+
+TEST(WeightDecay, MakesParametersSmaller) {
+  Problem problem("mlp");
+  problem.config.epochs = 1;
+  const auto squares = [&](double decay) {
+    problem.config.weight_decay = decay;
+    double sum = 0;
+    for (const float value : problem.run({}).parameters) sum += double{value} * double{value};
+    return sum;
+  };
+  EXPECT_LT(squares(0.05), 0.98 * squares(0));
+}
+
 TEST_P(SmallModels, RepeatBitForBit) {
   SmallRun run = GetParam();
   run.epochs = 1;

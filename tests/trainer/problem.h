@@ -15,6 +15,7 @@ namespace clustar::bench::trainer {
 struct RankOutcome {
   Result<TrainReport> report = fail(ErrorCode::kInternal, "did not run");
   std::vector<float> parameters;
+  std::vector<float> state;
 };
 
 struct Problem {
@@ -38,6 +39,7 @@ struct Problem {
     RankOutcome outcome;
     outcome.report = trainer.run();
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
+    outcome.state = trainer.state();
     return outcome;
   }
 
