@@ -120,7 +120,7 @@ class OneDnnConvolution final : public Kernel {
     if (found != forward_.end()) return found->second;
     const auto desc = forward_desc(batch, training);
     Forward made{dnnl::convolution_forward(desc), weights(desc.weights_desc(), false)};
-    return forward_.insert({{batch, training}, std::move(made)}).first->second;
+    return forward_.emplace(std::pair{batch, training}, std::move(made)).first->second;
   }
 
   BackwardWeights& backward_weights_for(std::size_t batch) {
@@ -134,7 +134,7 @@ class OneDnnConvolution final : public Kernel {
                  : Backward::desc(direct, images(batch, in_), any_, images(batch, out_), stride_, padding_, padding_);
     const Backward::primitive_desc desc(op_desc, runtime_->engine, forward_desc(batch, true));
     BackwardWeights made{Backward(desc), weights(desc.diff_weights_desc(), true)};
-    return backward_weights_.insert({batch, std::move(made)}).first->second;
+    return backward_weights_.emplace(batch, std::move(made)).first->second;
   }
 
   BackwardData& backward_data_for(std::size_t batch) {
@@ -145,7 +145,7 @@ class OneDnnConvolution final : public Kernel {
                                  stride_, padding_, padding_);
     const Backward::primitive_desc desc(op_desc, runtime_->engine, forward_desc(batch, true));
     BackwardData made{Backward(desc), weights(desc.weights_desc(), false)};
-    return backward_data_.insert({batch, std::move(made)}).first->second;
+    return backward_data_.emplace(batch, std::move(made)).first->second;
   }
 
   Convolution op_;
