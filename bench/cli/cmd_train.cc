@@ -19,6 +19,7 @@
 #include "bench/cli/collective_options.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/loss_options.h"
+#include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
@@ -106,7 +107,7 @@ int write_results(const Options& options, const json& results) {
 }
 
 int describe(const Options& options) {
-  const auto model = trainer::make_model(options.config.model);
+  const auto model = trainer::make_model(options.config.model, options.config.model_options);
   if (!model) return usage_error(model.error().message);
   const auto plan =
       trainer::plan_buckets(model->tensor_elements(), options.config.first_bucket_bytes, options.config.bucket_bytes);
@@ -242,8 +243,9 @@ std::string contradiction(const Options& options) {
     return fmt::format("--batch {} gives some of the {} ranks nothing to do; allowed: {} or more", options.config.batch,
                        ranks, ranks);
   }
+  if (const std::string wrong = model_contradiction(options.config); !wrong.empty()) return wrong;
   if (!options.config.data.empty() && options.examples_given->count() > 0) {
-    return "--examples is for generated digits; without --data only";
+    return "--examples is for generated data; without --data only";
   }
   std::error_code error;
   if (!options.config.data.empty() && !std::filesystem::exists(options.config.data, error)) {
@@ -336,25 +338,13 @@ int run(Options& options) {
   if (options.describe) return describe(options);
   if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
   // Before any rank starts, so that unusable data is reported once.
-  const auto model = trainer::make_model(options.config.model);
+  const auto model = trainer::make_model(options.config.model, options.config.model_options);
   if (const auto data = trainer::load_data(options.config, *model); !data) return failure(data.error().message);
   return launch_ranks(options);
 }
 
 void add_training_options(CLI::App& command, Options& options) {
-  const CLI::Validator known_model(
-      [](std::string& name) {
-        const auto model = trainer::make_model(name);
-        return model ? std::string() : model.error().message;
-      },
-      "lr|mlp-small|mlp|cnn|cnn-wide");
-  command
-      .add_option("--model", options.config.model,
-                  "Model: lr (784-10), mlp-small (784-512-10), mlp (784-512-512-10), cnn (two convolutions, "
-                  "512-128-10) or cnn-wide (fewer "
-                  "filters, 256-1280-10)")
-      ->check(known_model)
-      ->capture_default_str();
+  add_model_options(command, options.config);
   command.add_option("--epochs", options.config.epochs, "Passes over the training examples")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
@@ -370,15 +360,19 @@ void add_training_options(CLI::App& command, Options& options) {
   command.add_option("--momentum", options.config.momentum, "Momentum of SGD")
       ->check(number_between(0.0, 1.0))
       ->capture_default_str();
+  command.add_option("--weight-decay", options.config.weight_decay, "Weight decay of SGD, of every parameter")
+      ->check(number_between(0.0, 1.0))
+      ->capture_default_str();
   command.add_option("--seed", options.config.seed, "Seed of initial weights, data split, order and generated data")
       ->capture_default_str();
   command.add_option("--data", options.config.data,
                      "Directory with an IDX data set (MNIST's files, plain or .gz; of several, t10k comes first), or "
-                     "its images file; without it, digits are generated");
+                     "its images file, for models of digits; without it, examples are generated");
   options.examples_given =
-      command.add_option("--examples", options.config.generated, "How many digits to generate when there is no --data")
-          ->check(CLI::Range(5, 1'000'000))
-          ->capture_default_str();
+      command
+          .add_option("--examples", options.config.generated,
+                      "How many examples to generate when there is no --data [10000 digits, 1000 images, 2000 texts]")
+          ->check(CLI::Range(5, 1'000'000));
   options.target_given = command
                              .add_option("--target-accuracy", options.target_accuracy,
                                          "Stop after the first epoch with this held-out accuracy (0 to 1)")
@@ -452,7 +446,8 @@ void add_train(CLI::App& app, int& status) {
   add_transport_options(command, *options);
   add_codec_options(command, options->config.codec);
   add_rank_options(command, *options);
-  command.add_flag("--describe", options->describe, "Print parameters, gradient bytes and buckets; train nothing");
+  command.add_flag("--describe", options->describe,
+                   "Print layers, parameters, gradient bytes and buckets; train nothing");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
   command.add_flag("--no-progress", options->no_progress, "One line per epoch instead of a progress bar");
   command.add_flag("--quiet", options->quiet, "No progress and no table");

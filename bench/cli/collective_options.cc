@@ -232,7 +232,7 @@ std::string overlap_contradiction(const trainer::TrainConfig& config, int ranks)
     return "--front-buckets says how ranks communicate, and these do not; leave it out";
   }
   if (config.collective != trainer::CollectiveKind::kProxy) return "--front-buckets is of --collective proxy only";
-  const auto model = trainer::make_model(config.model);
+  const auto model = trainer::make_model(config.model, config.model_options);
   if (!model) return model.error().message;
   const auto plan = trainer::plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
   const auto fits = trainer::check_front(config, plan);

@@ -12,6 +12,7 @@
 #include "bench/trainer/codec.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/exchange.h"
+#include "bench/trainer/model.h"
 #include "bench/trainer/paraexpress_options.h"
 #include "paraexpress/tolerant/tolerant.h"
 
@@ -21,10 +22,12 @@ enum class CheckEqual : std::uint8_t { kEvery, kEpoch, kOff };  // after which s
 
 struct TrainConfig {
   std::string model = "mlp";
+  ModelOptions model_options;
   int epochs = 20;
   int batch = 128;  // global: all ranks together
   double rate = 0.1;
   double momentum = 0.9;
+  double weight_decay = 0;
   std::uint64_t seed = 1;  // of initialisation, split, order of examples and generated data
   std::size_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::size_t bucket_bytes = kDefaultBucketBytes;
@@ -47,14 +50,16 @@ struct TrainConfig {
   // So many times as long as it needs to compute a step, by rank: the rest it sleeps, as a slower machine would take.
   std::map<int, double> slow{};
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
-  std::string data;                       // directory or images file; empty = generated digits
+  std::string data;                       // directory or images file, for models of digits; empty = generated
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.
   std::string inject_faults;
   double inject_loss = 0;
   // What the environment lets the plugin lose of the bytes that are eligible on each rank: parts per million. More is a
   // failure of the run. 0: nothing.
   std::uint32_t loss_bound_ppm = 0;
-  std::size_t generated = kDefaultDigits;  // how many, when `data` is empty
+  // How many examples, when `data` is empty; 0: as many as fit the kind (kDefaultDigits, kDefaultImages,
+  // kDefaultTexts).
+  std::size_t generated = 0;
 };
 
 struct RankOptions {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/trainer/digest.h"
 #include "bench/trainer/random.h"
 
@@ -45,14 +47,15 @@ std::span<const std::uint32_t> share(std::span<const std::uint32_t> list, int ra
 }
 
 void gather(const Dataset& dataset, std::span<const std::uint32_t> examples, Batch& batch) {
-  const std::size_t pixels = dataset.image_pixels();
+  const std::size_t pixels = dataset.image_elements();
+  const std::size_t labels = dataset.labels_per_example;
   batch.x.resize(examples.size() * pixels);
-  batch.labels.resize(examples.size());
+  batch.labels.resize(examples.size() * labels);
   for (std::size_t i = 0; i < examples.size(); ++i) {
     const std::uint8_t* from = dataset.pixels.data() + examples[i] * pixels;
     float* to = batch.x.data() + i * pixels;
-    for (std::size_t p = 0; p < pixels; ++p) to[p] = static_cast<float>(from[p]) * (1.0f / 255.0f);
-    batch.labels[i] = dataset.labels[examples[i]];
+    for (std::size_t p = 0; p < pixels; ++p) to[p] = static_cast<float>(from[p]) * dataset.scale + dataset.offset;
+    std::copy_n(dataset.labels.data() + examples[i] * labels, labels, batch.labels.data() + i * labels);
   }
 }
 

@@ -1,4 +1,5 @@
-// Labelled grey images in memory, their split into training and held-out examples, and the batches of an epoch.
+// Labelled examples in memory, images or texts, their split into training and held-out examples, and the batches of an
+// epoch.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +16,17 @@ struct Dataset {
   std::string source;  // for people: the file, or what generated it
   std::size_t rows = 0;
   std::size_t columns = 0;
+  std::size_t channels = 1;
   std::size_t classes = 0;
-  std::vector<std::uint8_t> pixels;  // size() x rows x columns, 0 = background
-  std::vector<std::uint8_t> labels;
+  std::size_t labels_per_example = 1;
+  std::vector<std::uint8_t> pixels;  // size() x rows x columns x channels; of a text, its tokens as rows
+  std::vector<std::uint16_t> labels;
+  // What the network takes of a pixel p: p times scale plus offset.
+  float scale = 1.0f / 255.0f;
+  float offset = 0;
 
-  std::size_t size() const { return labels.size(); }
-  std::size_t image_pixels() const { return rows * columns; }
+  std::size_t size() const { return labels.size() / labels_per_example; }
+  std::size_t image_elements() const { return rows * columns * channels; }
 };
 
 // Indices into a data set. Held out is the last fifth (rounded down) of a seeded shuffle of all examples: files are
@@ -38,10 +44,10 @@ std::vector<std::uint32_t> epoch_order(const Split& split, std::uint64_t seed, i
 // What rank `rank` of `size` takes of a list: contiguous shares in rank order whose lengths differ by at most one.
 std::span<const std::uint32_t> share(std::span<const std::uint32_t> list, int rank, int size);
 
-// One batch as the network takes it: pixels scaled to 0..1, and labels.
+// One batch as the network takes it.
 struct Batch {
   std::vector<float> x;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::uint16_t> labels;  // labels_per_example of each
 };
 void gather(const Dataset& dataset, std::span<const std::uint32_t> examples, Batch& batch);
 

@@ -136,7 +136,7 @@ Dataset generate_digits(std::size_t count, std::uint64_t seed) {
   dataset.labels.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     Rng rng(seed, kFirstDigitStream + i);
-    dataset.labels[i] = static_cast<std::uint8_t>(i % kClasses);
+    dataset.labels[i] = static_cast<std::uint16_t>(i % kClasses);
     draw_digit(dataset.labels[i], rng, dataset.pixels.data() + i * kSide * kSide);
   }
   return dataset;

@@ -268,7 +268,7 @@ Result<Dataset> load_idx(const IdxPair& pair, std::size_t classes) {
   dataset.columns = images->sizes[2];
   dataset.classes = classes;
   dataset.pixels = std::move(images->values);
-  dataset.labels = std::move(labels->values);
+  dataset.labels.assign(labels->values.begin(), labels->values.end());
   return dataset;
 }
 

@@ -5,8 +5,8 @@
 
 namespace clustar::bench::trainer {
 
-LossSum softmax_cross_entropy(std::span<const float> outputs, std::span<const std::uint8_t> labels, std::size_t classes,
-                              float scale, std::span<float> gradient) {
+LossSum softmax_cross_entropy(std::span<const float> outputs, std::span<const std::uint16_t> labels,
+                              std::size_t classes, float scale, std::span<float> gradient) {
   LossSum sum;
   for (std::size_t row = 0; row < labels.size(); ++row) {
     const std::span<const float> z = outputs.subspan(row * classes, classes);

@@ -14,7 +14,7 @@ struct LossSum {
 
 // `outputs` is labels.size() x classes. When `gradient` is not empty it receives the loss's gradient by the outputs
 // times `scale` (1 / global batch makes the sum over all ranks the gradient of the mean).
-LossSum softmax_cross_entropy(std::span<const float> outputs, std::span<const std::uint8_t> labels, std::size_t classes,
-                              float scale, std::span<float> gradient);
+LossSum softmax_cross_entropy(std::span<const float> outputs, std::span<const std::uint16_t> labels,
+                              std::size_t classes, float scale, std::span<float> gradient);
 
 }  // namespace clustar::bench::trainer

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "bench/trainer/gemm.h"
+#include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/loss_report.h"
 #include "bench/trainer/tolerance.h"
 
@@ -147,6 +147,7 @@ json config_json(const TrainConfig& config) {
           {"batch", config.batch},
           {"rate", config.rate},
           {"momentum", config.momentum},
+          {"weight_decay", config.weight_decay},
           {"seed", config.seed},
           {"first_bucket_bytes", config.first_bucket_bytes},
           {"bucket_bytes", config.bucket_bytes},
@@ -248,8 +249,32 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
   return {};
 }
 
+namespace {
+
+std::size_t multiply_adds(const Model& model) {
+  std::size_t sum = 0;
+  for (const graph::Node& node : model.graph.nodes()) sum += model.graph.multiply_adds(node);
+  return sum;
+}
+
+json layers_json(const Model& model) {
+  json layers = json::array();
+  for (const graph::Node& node : model.graph.nodes()) {
+    std::size_t parameters = 0;
+    for (const graph::TensorSpec& tensor : model.graph.tensors_of(node)) parameters += tensor.elements;
+    layers.push_back({{"name", node.name},
+                      {"operation", graph::label(node.op)},
+                      {"shape", {node.shape.rows, node.shape.columns, node.shape.channels}},
+                      {"parameters", parameters},
+                      {"multiply_adds", model.graph.multiply_adds(node)}});
+  }
+  return layers;
+}
+
+}  // namespace
+
 json describe(const Model& model, const BucketPlan& plan) {
-  const std::vector<TensorSpec> tensors = model.tensors();
+  const std::vector<graph::TensorSpec> tensors = model.tensors();
   json buckets = json::array();
   for (const Bucket& bucket : plan.buckets) {
     json names = json::array();
@@ -260,6 +285,8 @@ json describe(const Model& model, const BucketPlan& plan) {
           {"shape", model.shape},
           {"parameters", plan.elements},
           {"gradient_bytes", plan.elements * sizeof(float)},
+          {"layers", layers_json(model)},
+          {"multiply_adds", multiply_adds(model)},
           {"buckets", buckets}};
 }
 
@@ -271,7 +298,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["data_source"] = info.data_source;
   results["train_examples"] = info.train_examples;
   results["held_out_examples"] = info.held_out_examples;
-  results["gemm"] = gemm_name();
+  results["gemm"] = graph::cpu_math_name();
   results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;
   results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);

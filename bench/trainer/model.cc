@@ -4,15 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
+#include <functional>
+#include <stdexcept>
+#include <utility>
 
-#include "bench/trainer/image_layers.h"
+#include "bench/trainer/image_models.h"
+#include "bench/trainer/text_models.h"
 
 namespace clustar::bench::trainer {
 namespace {
 
-constexpr std::size_t kImageSide = 28;
-constexpr std::size_t kClasses = 10;
-constexpr std::uint64_t kInitialisationStream = 1;
+constexpr std::size_t kDigitSide = 28;
+constexpr std::size_t kDigitClasses = 10;
 
 struct CnnWidths {
   std::size_t filters;  // of the first convolution; the second has twice as many
@@ -23,137 +27,125 @@ constexpr CnnWidths kCnn{16, 128};
 // ring of up to 10 ranks makes messages above that; few filters keep the compute below the communication.
 constexpr CnnWidths kCnnWide{8, 1280};
 
-Model digits_model(std::string name, std::string shape, const std::vector<std::size_t>& widths) {
-  Model model{std::move(name), std::move(shape), kImageSide, kImageSide, kClasses, {}};
-  for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-    if (i > 0) model.layers.push_back(make_relu(widths[i]));
-    model.layers.push_back(make_linear(widths[i], widths[i + 1]));
+// Hidden layers with ReLU, then the classes. Without hidden layers: logistic regression.
+Model digits_mlp(std::size_t hidden_layers, std::size_t width) {
+  graph::Graph net({kDigitSide, kDigitSide, 1});
+  std::string shape = "784";
+  for (std::size_t i = 0; i < hidden_layers; ++i) shape += fmt::format("-{}", width);
+  shape += hidden_layers > 0 ? "-10, ReLU" : "-10, logistic regression";
+  for (std::size_t i = 1; i <= hidden_layers; ++i) {
+    net.then(fmt::format("{}", i), graph::Linear{.outputs = width});
+    net.then("relu", graph::Relu{});
   }
-  return model;
+  net.then(fmt::format("{}", hidden_layers + 1), graph::Linear{.outputs = kDigitClasses});
+  return {{}, std::move(shape), DataKind::kDigits, std::move(net), kDigitClasses};
 }
 
 // LeNet-5's shape (LeCun et al., Proc. IEEE 86(11), 1998) with ReLU and max pooling.
-Model digits_cnn(std::string name, const CnnWidths& widths) {
-  constexpr std::size_t kKernel = 5;
-  Model model{std::move(name), {}, kImageSide, kImageSide, kClasses, {}};
-  ImageShape image{kImageSide, kImageSide, 1};
-  for (const std::size_t filters : {widths.filters, 2 * widths.filters}) {
-    model.layers.push_back(make_conv2d(image, filters, kKernel));
-    image = conv2d_output(image, filters, kKernel);
-    model.layers.push_back(make_relu(image.elements()));
-    model.layers.push_back(make_max_pool(image, 2));
-    image = max_pool_output(image, 2);
+Model digits_cnn(const CnnWidths& widths, std::size_t divisor) {
+  graph::Graph net({kDigitSide, kDigitSide, 1});
+  const std::size_t filters = widths.filters / divisor;
+  const std::size_t hidden = widths.hidden / divisor;
+  net.then("1", graph::Convolution{.filters = filters, .kernel = 5});
+  net.then("relu", graph::Relu{});
+  net.then("pool", graph::MaxPool{});
+  net.then("2", graph::Convolution{.filters = 2 * filters, .kernel = 5});
+  net.then("relu", graph::Relu{});
+  net.then("pool", graph::MaxPool{});
+  std::string shape = fmt::format("28x28, conv 5x5x{}, pool 2, conv 5x5x{}, pool 2, {}-{}-10, ReLU", filters,
+                                  2 * filters, net.output().elements(), hidden);
+  net.then("3", graph::Linear{.outputs = hidden});
+  net.then("relu", graph::Relu{});
+  net.then("4", graph::Linear{.outputs = kDigitClasses});
+  return {{}, std::move(shape), DataKind::kDigits, std::move(net), kDigitClasses};
+}
+
+struct NamedModel {
+  std::string name;
+  std::function<Model(const ModelOptions&)> make;
+  bool of_images = false;  // takes image_size and classes
+};
+
+const std::vector<NamedModel>& known_models() {
+  using Options = const ModelOptions&;
+  static const std::vector<NamedModel> all{
+      {"lr", [](Options) { return digits_mlp(0, 0); }},
+      {"mlp-small", [](Options o) { return digits_mlp(1, 512 / o.width_divisor); }},
+      {"mlp", [](Options o) { return digits_mlp(2, 512 / o.width_divisor); }},
+      {"cnn", [](Options o) { return digits_cnn(kCnn, o.width_divisor); }},
+      {"cnn-wide", [](Options o) { return digits_cnn(kCnnWide, o.width_divisor); }},
+      {"alexnet", make_alexnet, true},
+      {"vgg16", make_vgg16, true},
+      {"resnet50", make_resnet50, true},
+      {"gpt", make_gpt}};
+  return all;
+}
+
+std::string options_trouble(const NamedModel& entry, const ModelOptions& options) {
+  if (!entry.of_images && (options.image_size != 0 || options.classes != 0)) {
+    return fmt::format(
+        "model {} has images and classes of its own; allowed with those of images (alexnet, vgg16, "
+        "resnet50) only",
+        entry.name);
   }
-  model.shape = fmt::format("28x28, conv 5x5x{}, pool 2, conv 5x5x{}, pool 2, {}-{}-10, ReLU", widths.filters,
-                            2 * widths.filters, image.elements(), widths.hidden);
-  model.layers.push_back(make_linear(image.elements(), widths.hidden));
-  model.layers.push_back(make_relu(widths.hidden));
-  model.layers.push_back(make_linear(widths.hidden, kClasses));
-  return model;
+  if (options.image_size > kMaxImageSize) return fmt::format("images have at most {0} x {0} pixels", kMaxImageSize);
+  if (options.classes == 1 || options.classes > kMaxClasses) {
+    return fmt::format("{} classes; allowed: 2 to {}", options.classes, kMaxClasses);
+  }
+  if (!std::has_single_bit(options.width_divisor) || options.width_divisor > kMaxWidthDivisor) {
+    return fmt::format("widths cannot be divided by {}; allowed: 1, 2, 4, 8, 16", options.width_divisor);
+  }
+  if (entry.name == "lr" && options.width_divisor != 1) return "lr has no hidden units, whose width could be divided";
+  if (entry.name == "cnn-wide" && options.width_divisor > kCnnWide.filters) {
+    return fmt::format("cnn-wide has {} filters; its widths can be divided by that at most", kCnnWide.filters);
+  }
+  return {};
 }
 
 }  // namespace
 
-std::vector<TensorSpec> Model::tensors() const {
-  std::vector<TensorSpec> all;
-  int number = 0;
-  for (const auto& layer : layers) {
-    std::vector<TensorSpec> own = layer->tensors();
-    if (own.empty()) continue;
-    ++number;
-    for (TensorSpec& tensor : own)
-      all.push_back({fmt::format("{}.{}", number, tensor.name), tensor.elements, tensor.columns});
+std::vector<graph::TensorSpec> Model::tensors() const {
+  std::vector<graph::TensorSpec> all;
+  for (const graph::Node& node : graph.nodes()) {
+    for (const graph::TensorSpec& tensor : graph.tensors_of(node)) {
+      all.push_back({fmt::format("{}.{}", node.name, tensor.name), tensor.elements, tensor.columns});
+    }
   }
   return all;
 }
 
 std::vector<std::size_t> Model::tensor_elements() const {
   std::vector<std::size_t> elements;
-  for (const TensorSpec& tensor : tensors()) elements.push_back(tensor.elements);
+  for (const graph::TensorSpec& tensor : tensors()) elements.push_back(tensor.elements);
   return elements;
 }
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names{"lr", "mlp-small", "mlp", "cnn", "cnn-wide"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const NamedModel& entry : known_models()) all.push_back(entry.name);
+    return all;
+  }();
   return names;
 }
 
-Result<Model> make_model(const std::string& name) {
-  if (name == "lr") return digits_model(name, "784-10, logistic regression", {784, 10});
-  if (name == "mlp-small") return digits_model(name, "784-512-10, ReLU", {784, 512, 10});
-  if (name == "mlp") return digits_model(name, "784-512-512-10, ReLU", {784, 512, 512, 10});
-  if (name == "cnn") return digits_cnn(name, kCnn);
-  if (name == "cnn-wide") return digits_cnn(name, kCnnWide);
-  return fail(ErrorCode::kInvalidArgument, fmt::format("there is no model '{}' in this version; available: {}", name,
-                                                       fmt::join(model_names(), ", ")));
-}
-
-Network::Network(const Model& model, const BucketPlan& plan, std::size_t max_batch) {
-  std::size_t tensor = 0;
-  std::size_t scratch = 0;
-  for (const auto& layer : model.layers) {
-    scratch = std::max(scratch, layer->scratch());
-    Stage stage{layer.get(), tensor, {}, std::vector<float>(max_batch * layer->outputs()), {}};
-    const std::size_t count = layer->tensors().size();
-    for (std::size_t i = 0; i < count; ++i) stage.offsets.push_back(plan.tensor_offset[tensor + i]);
-    tensor += count;
-    if (!stages_.empty()) stage.input_gradient.resize(max_batch * layer->inputs());
-    stages_.push_back(std::move(stage));
+Result<Model> make_model(const std::string& name, const ModelOptions& options) {
+  const auto entry = std::find_if(known_models().begin(), known_models().end(),
+                                  [&](const NamedModel& one) { return one.name == name; });
+  if (entry == known_models().end()) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("there is no model '{}' in this version; available: {}", name,
+                                                         fmt::join(model_names(), ", ")));
   }
-  scratch_.resize(scratch);
-}
-
-template <class Float>
-std::vector<Float*> Network::tensor_pointers(const Stage& stage, Float* base) {
-  std::vector<Float*> pointers;
-  for (const std::size_t offset : stage.offsets) pointers.push_back(base + offset);
-  return pointers;
-}
-
-void Network::initialise(std::span<float> parameters, std::uint64_t seed) const {
-  Rng rng(seed, kInitialisationStream);
-  for (const Stage& stage : stages_) stage.layer->initialise(tensor_pointers(stage, parameters.data()), rng);
-}
-
-std::span<const float> Network::forward(std::span<const float> parameters, const float* x, std::size_t batch,
-                                        const Needs& needs) {
-  input_ = x;
-  batch_ = batch;
-  for (Stage& stage : stages_) {
-    if (needs && !stage.offsets.empty()) needs(stage.first_tensor, stage.offsets.size());
-    const std::vector<const float*> own = tensor_pointers(stage, parameters.data());
-    LayerCall call;
-    call.batch = batch;
-    call.parameters = own;
-    call.x = x;
-    call.y = stage.output.data();
-    call.scratch = scratch_.data();
-    stage.layer->forward(call);
-    x = stage.output.data();
+  if (std::string wrong = options_trouble(*entry, options); !wrong.empty()) {
+    return fail(ErrorCode::kInvalidArgument, std::move(wrong));
   }
-  return {stages_.back().output.data(), batch * stages_.back().layer->outputs()};
-}
-
-void Network::backward(std::span<const float> parameters, std::span<const float> output_gradient,
-                       std::span<float> gradients, const std::function<void(std::size_t tensor)>& ready) {
-  const float* dy = output_gradient.data();
-  for (std::size_t i = stages_.size(); i-- > 0;) {
-    Stage& stage = stages_[i];
-    const std::vector<const float*> own = tensor_pointers(stage, parameters.data());
-    const std::vector<float*> own_gradients = tensor_pointers(stage, gradients.data());
-    LayerCall call;
-    call.batch = batch_;
-    call.parameters = own;
-    call.gradients = own_gradients;
-    call.x = i > 0 ? stages_[i - 1].output.data() : input_;
-    call.y = stage.output.data();
-    call.dy = dy;
-    call.dx = stage.input_gradient.data();
-    call.scratch = scratch_.data();
-    stage.layer->backward_parameters(call);
-    for (std::size_t t = stage.offsets.size(); t-- > 0;) ready(stage.first_tensor + t);
-    if (i > 0) stage.layer->backward_input(call);
-    dy = stage.input_gradient.data();
+  try {
+    Model model = entry->make(options);
+    model.name = name;
+    return model;
+  } catch (const std::invalid_argument& does_not_fit) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("model {} with images of {} x {}: {}", name,
+                                                         options.image_size, options.image_size, does_not_fit.what()));
   }
 }
 

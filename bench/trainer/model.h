@@ -1,72 +1,48 @@
-// The models by name, and the network that runs one: a chain of layers over flat parameter and gradient arrays.
+// The models by name.
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <memory>
-#include <span>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "bench/trainer/buckets.h"
-#include "bench/trainer/layer.h"
+#include "bench/trainer/graph/graph.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
 
+// What a model is trained on.
+enum class DataKind : std::uint8_t { kDigits, kImages, kText };
+
 struct Model {
   std::string name;
   std::string shape;  // for people: "784-512-512-10, ReLU"
-  std::size_t image_rows = 0;
-  std::size_t image_columns = 0;
-  std::size_t classes = 0;
-  std::vector<std::unique_ptr<Layer>> layers;
+  DataKind data = DataKind::kDigits;
+  graph::Graph graph;
+  std::size_t classes = 0;      // of each prediction
+  std::size_t predictions = 1;  // of each example: a text has one for each token
 
   // All tensors in parameter order (first layer first, weight before bias), named "<layer>.<tensor>".
-  std::vector<TensorSpec> tensors() const;
+  std::vector<graph::TensorSpec> tensors() const;
   std::vector<std::size_t> tensor_elements() const;
 };
 
+// Zero: as the model was published. `image_size` and `classes` are for models of images only.
+struct ModelOptions {
+  std::size_t image_size = 0;  // rows and columns
+  std::size_t classes = 0;
+  std::size_t width_divisor = 1;  // channels and hidden units are divided by it: small models of the same kind
+
+  bool operator==(const ModelOptions&) const = default;
+};
+
+inline constexpr std::size_t kMaxImageSize = 1024;
+inline constexpr std::size_t kMaxClasses = 1000;
+inline constexpr std::size_t kMaxWidthDivisor = 16;  // a power of two
+
 // The names that make_model takes.
 const std::vector<std::string>& model_names();
-// kInvalidArgument for another name; the message lists those of this version.
-Result<Model> make_model(const std::string& name);
-
-// Not thread-safe: one network computes one batch at a time, in buffers made for max_batch examples.
-class Network {
- public:
-  // `model` must outlive the network; `plan` is that of its tensors.
-  Network(const Model& model, const BucketPlan& plan, std::size_t max_batch);
-
-  // The same seed gives the same bits on every rank.
-  void initialise(std::span<float> parameters, std::uint64_t seed) const;
-
-  // Returns the outputs, batch x classes, valid until the next call. `x` must live until backward returned. `needs`, if
-  // there is one, is called before a layer reads its parameters: `count` tensors from `first` on. It may change them.
-  using Needs = std::function<void(std::size_t first, std::size_t count)>;
-  std::span<const float> forward(std::span<const float> parameters, const float* x, std::size_t batch,
-                                 const Needs& needs = {});
-
-  // For the batch of the last forward: fills `gradients` and calls `ready(tensor)` for each tensor, in reverse
-  // parameter order, as soon as its gradient is final.
-  void backward(std::span<const float> parameters, std::span<const float> output_gradient, std::span<float> gradients,
-                const std::function<void(std::size_t tensor)>& ready);
-
- private:
-  struct Stage {
-    const Layer* layer;
-    std::size_t first_tensor;
-    std::vector<std::size_t> offsets;  // of its tensors in the flat arrays
-    std::vector<float> output;
-    std::vector<float> input_gradient;  // empty for the first stage, whose input needs none
-  };
-  template <class Float>
-  static std::vector<Float*> tensor_pointers(const Stage& stage, Float* base);
-
-  std::vector<Stage> stages_;
-  std::vector<float> scratch_;  // of the layer that runs
-  const float* input_ = nullptr;
-  std::size_t batch_ = 0;
-};
+// kInvalidArgument for another name, whose message lists those of this version, and for options that do not fit.
+Result<Model> make_model(const std::string& name, const ModelOptions& options = {});
 
 }  // namespace clustar::bench::trainer

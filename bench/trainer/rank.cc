@@ -21,12 +21,14 @@
 #include "bench/trainer/digest.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/idx.h"
+#include "bench/trainer/images.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/nccl_collective.h"
 #include "bench/trainer/nccl_library.h"
 #include "bench/trainer/paraexpress_collective.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/ps_collective.h"
+#include "bench/trainer/text.h"
 #include "bench/trainer/tolerance.h"
 #include "bench/trainer/tolerant_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
@@ -37,6 +39,7 @@ namespace {
 // ncclConfig_t.commName: what loss rules can name.
 constexpr const char* kCommName = "train";
 constexpr const char* kFrontCommName = "train-front";
+constexpr std::size_t kMostGeneratedBytes = std::size_t{4} << 30;
 
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 
@@ -50,10 +53,14 @@ struct Setting {
 std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset) {
   std::vector<Setting> all{{"version of clustar", digest_of(CLUSTAR_VERSION)},
                            {"--model", digest_of(config.model)},
+                           {"--image-size", config.model_options.image_size},
+                           {"--classes", config.model_options.classes},
+                           {"--width-divisor", config.model_options.width_divisor},
                            {"--epochs", static_cast<std::uint64_t>(config.epochs)},
                            {"--batch", static_cast<std::uint64_t>(config.batch)},
                            {"--lr", std::bit_cast<std::uint64_t>(config.rate)},
                            {"--momentum", std::bit_cast<std::uint64_t>(config.momentum)},
+                           {"--weight-decay", std::bit_cast<std::uint64_t>(config.weight_decay)},
                            {"--seed", config.seed},
                            {"--first-bucket-mb", config.first_bucket_bytes},
                            {"--bucket-mb", config.bucket_bytes},
@@ -291,17 +298,40 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
                                                     : connect_proxy(config, options, *id, transport, info);
 }
 
+Result<Dataset> generate(const TrainConfig& config, const Model& model) {
+  const auto count = [&](std::size_t usual) { return config.generated != 0 ? config.generated : usual; };
+  switch (model.data) {
+    case DataKind::kDigits: return generate_digits(count(kDefaultDigits), config.seed);
+    case DataKind::kText: return generate_text(count(kDefaultTexts), config.seed);
+    case DataKind::kImages: break;
+  }
+  const graph::Shape& shape = model.graph.input();
+  const std::size_t most = kMostGeneratedBytes / shape.elements();
+  if (count(kDefaultImages) > most) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} images of {} x {} do not fit the {} MiB that are kept in memory; allowed: {} "
+                            "(--examples), or smaller ones (--image-size)",
+                            count(kDefaultImages), shape.rows, shape.columns, kMostGeneratedBytes >> 20, most));
+  }
+  return generate_images(count(kDefaultImages), shape.rows, model.classes, config.seed);
+}
+
 }  // namespace
 
 Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
-  if (config.data.empty()) return generate_digits(config.generated, config.seed);
+  if (config.data.empty()) return generate(config, model);
+  if (model.data != DataKind::kDigits) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}': model {} is trained on generated data only; leave --data out", config.data, model.name));
+  }
   const auto pair = find_idx_pair(config.data);
   if (!pair) return tl::unexpected(pair.error());
   auto dataset = load_idx(*pair, model.classes);
-  if (dataset && (dataset->rows != model.image_rows || dataset->columns != model.image_columns)) {
+  if (dataset && (dataset->rows != model.graph.input().rows || dataset->columns != model.graph.input().columns)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' has images of {} x {}; model {} takes {} x {}", pair->images, dataset->rows,
-                            dataset->columns, model.name, model.image_rows, model.image_columns));
+                            dataset->columns, model.name, model.graph.input().rows, model.graph.input().columns));
   }
   return dataset;
 }
@@ -320,7 +350,7 @@ Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
 
 Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
   const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
-  const auto model = make_model(config.model);
+  const auto model = make_model(config.model, config.model_options);
   if (!model) return tl::unexpected(model.error());
   const BucketPlan plan = plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
   if (auto ok = check_front(config, plan); !ok) return tl::unexpected(ok.error());

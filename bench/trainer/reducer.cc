@@ -17,7 +17,7 @@ double squares(std::span<const float> values) {
 }
 
 // In the order in which they lie in the bucket.
-std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSpec>& tensors) {
+std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<graph::TensorSpec>& tensors) {
   std::vector<Matrix> matrices;
   for (const std::size_t tensor : bucket.tensors) {
     const auto& [name, elements, columns] = tensors[tensor];
@@ -29,7 +29,8 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSp
 }  // namespace
 
 GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
-                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors, FrontRoute front)
+                                 const CodecOptions& codec, const std::vector<graph::TensorSpec>& tensors,
+                                 FrontRoute front)
     : plan_(plan),
       gradients_(gradients),
       route_{collective, {}},

@@ -14,7 +14,7 @@
 #include "bench/trainer/codec.h"
 #include "bench/trainer/collective.h"
 #include "bench/trainer/encoded_bucket.h"
-#include "bench/trainer/layer.h"
+#include "bench/trainer/graph/op.h"
 #include "bench/trainer/timeline.h"
 #include "transport/base/result.h"
 
@@ -50,7 +50,8 @@ class GradientReducer {
   // `plan` and the collectives must outlive the reducer, and the gradients the collectives' close(). `tensors`, those
   // of the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to be kReduce.
   GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
-                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {}, FrontRoute front = {});
+                  const CodecOptions& codec = {}, const std::vector<graph::TensorSpec>& tensors = {},
+                  FrontRoute front = {});
 
   // Starts each bucket whose last tensor this was, in bucket order whatever the order of tensors: collectives must
   // start in the same order on all ranks.

@@ -1,4 +1,5 @@
-// Stochastic gradient descent with momentum, as PyTorch's SGD without dampening: v = m v + g; w = w - rate v.
+// Stochastic gradient descent with momentum and weight decay, as PyTorch's SGD without dampening:
+// v = m v + (g + decay w); w = w - rate v.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@ namespace clustar::bench::trainer {
 
 class Sgd {
  public:
-  Sgd(std::size_t elements, float rate, float momentum);
+  Sgd(std::size_t elements, float rate, float momentum, float weight_decay = 0);
   // Element by element in a fixed order: equal inputs give equal bits on every rank.
   void step(std::span<float> parameters, std::span<const float> gradients) {
     step(parameters, gradients, 0, velocity_.size());
@@ -20,6 +21,7 @@ class Sgd {
  private:
   float rate_;
   float momentum_;
+  float weight_decay_;
   std::vector<float> velocity_;
 };
 

@@ -180,15 +180,40 @@ std::string summary(const json& results) {
   return text;
 }
 
+namespace {
+
+// rows x columns x channels
+std::string shape_text(const json& shape) {
+  return fmt::format("{}x{}x{}", shape[0].get<std::size_t>(), shape[1].get<std::size_t>(), shape[2].get<std::size_t>());
+}
+
+std::string tensor_names(const json& tensors) {
+  constexpr std::size_t kListed = 8;
+  const auto name = [&](std::size_t i) { return tensors[i].get<std::string>(); };
+  if (tensors.size() > kListed) {
+    return fmt::format("{} tensors, {} to {}", tensors.size(), name(0), name(tensors.size() - 1));
+  }
+  std::string names;
+  for (std::size_t i = 0; i < tensors.size(); ++i) names += (names.empty() ? "" : ", ") + name(i);
+  return names;
+}
+
+}  // namespace
+
 std::string description(const json& results) {
   std::string text = fmt::format("{}: {}\n", results["model"].get<std::string>(), results["shape"].get<std::string>());
   text += row("parameters", grouped(results["parameters"]));
   text += row("gradient bytes", grouped(results["gradient_bytes"]));
+  text += row("multiply-adds", grouped(results["multiply_adds"]) + " forward, of one example");
+  for (const json& layer : results["layers"]) {
+    text += row(layer["name"].get<std::string>(),
+                fmt::format("{:<34}{:>16}{:>14}", layer["operation"].get<std::string>(), shape_text(layer["shape"]),
+                            layer["parameters"] == 0 ? "" : grouped(layer["parameters"])));
+  }
   std::size_t number = 0;
   for (const json& bucket : results["buckets"]) {
-    std::string names;
-    for (const json& name : bucket["tensors"]) names += (names.empty() ? "" : ", ") + name.get<std::string>();
-    text += row(fmt::format("bucket {}", ++number), fmt::format("{:>12} bytes: {}", grouped(bucket["bytes"]), names));
+    text += row(fmt::format("bucket {}", ++number),
+                fmt::format("{:>12} bytes: {}", grouped(bucket["bytes"]), tensor_names(bucket["tensors"])));
   }
   return text;
 }

@@ -12,15 +12,29 @@
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss.h"
 #include "bench/trainer/loss_report.h"
+#include "bench/trainer/random.h"
 
 namespace clustar::bench::trainer {
 namespace {
 
-constexpr std::size_t kEvaluationBatch = 256;
+constexpr std::size_t kMostEvaluated = 256;             // examples at a time
+constexpr std::size_t kEvaluatedFloats = 16u << 20;     // of all activations together
+constexpr std::uint64_t kFirstDrawStream = 1ull << 42;  // of dropout: one for each rank
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::size_t largest_share(int batch, int ranks) { return static_cast<std::size_t>((batch + ranks - 1) / ranks); }
+
+// Examples that are evaluated at a time: no more than training has, where activations are large.
+std::size_t evaluation_batch(const graph::Graph& graph, std::size_t share) {
+  std::size_t floats = 0;
+  for (const graph::Node& node : graph.nodes()) floats += node.shape.elements();
+  return std::clamp(kEvaluatedFloats / floats, std::min(share, kMostEvaluated), kMostEvaluated);
+}
+
+std::uint64_t draws_of(std::uint64_t seed, int rank) {
+  return Rng(seed, kFirstDrawStream + static_cast<std::uint64_t>(rank)).next();
+}
 
 }  // namespace
 
@@ -32,13 +46,19 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       links_(links),
       progress_(std::move(progress)),
       classes_(model.classes),
+      predictions_(static_cast<double>(model.predictions)),
+      evaluation_batch_(evaluation_batch(model.graph, largest_share(config.batch, links.size()))),
       parameters_(plan.elements),
       gradients_(plan.elements),
-      network_(model, plan, std::max(kEvaluationBatch, largest_share(config.batch, links.size()))),
+      math_(graph::make_cpu_math()),
+      network_(model.graph, *math_, plan.tensor_offset,
+               std::max(evaluation_batch_, largest_share(config.batch, links.size())),
+               draws_of(config.seed, links.rank())),
       reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
                {links.front, links.front != nullptr ? config.front_buckets : 0}),
       plan_(plan),
-      sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
+      sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum),
+           static_cast<float>(config.weight_decay)),
       check_(links.bootstrap) {
   network_.initialise(parameters_, config.seed);
   const auto slow = config.slow.find(links.rank());
@@ -105,7 +125,8 @@ Result<void> Trainer::run_epoch(int epoch) {
     if (report_.step_seconds.size() < kMaxStepSeconds) report_.step_seconds.push_back(step_s);
     ++progress.step;
     // A step that was skipped has the loss of the one before.
-    if (step_loss->examples > 0) progress.loss = step_loss->sum / static_cast<double>(step_loss->examples);
+    if (step_loss->examples > 0)
+      progress.loss = step_loss->sum / predictions_ / static_cast<double>(step_loss->examples);
     progress.images_per_second = images_per_second();
     extend_curve(progress.loss, progress.steps);
     if (progress_) progress_(progress);
@@ -132,16 +153,16 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   const Clock::time_point computes = Clock::now();
   gather(dataset_, mine, batch_);
   const std::span<const float> outputs =
-      network_.forward(parameters_, batch_.x.data(), mine.size(),
+      network_.forward(parameters_.data(), batch_.x.data(), mine.size(),
                        [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
   const double forward_s = seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
   if (is_over()) return ShareLoss{};
   step_times_ = {.begin = begin, .backward = Clock::now()};
   output_gradient_.resize(outputs.size());
-  const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_,
-                                             1.0f / static_cast<float>(global_batch.size()), output_gradient_);
-  network_.backward(parameters_, output_gradient_, gradients_,
+  const auto scale = static_cast<float>(1 / (static_cast<double>(global_batch.size()) * predictions_));
+  const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_, scale, output_gradient_);
+  network_.backward(parameters_.data(), output_gradient_, gradients_.data(),
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
   step_times_.backward_end = Clock::now();
   note_compute(forward_s + std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count());
@@ -227,15 +248,29 @@ Result<void> Trainer::check_replicas(bool epoch_over) {
   return {};
 }
 
+// Every rank takes rank 0's running statistics. DDP copies them before every forward pass (broadcast_buffers), but a
+// forward pass of training does not read them: here is where that shows.
+Result<void> Trainer::share_state() {
+  if (links_.bootstrap == nullptr || network_.state_size() == 0) return {};
+  const std::vector<float> mine = network_.state();
+  const auto all = links_.bootstrap->all_gather(std::as_bytes(std::span(mine)));
+  if (!all) return tl::unexpected(all.error());
+  std::vector<float> first(mine.size());
+  std::memcpy(first.data(), all->data(), first.size() * sizeof(float));
+  network_.set_state(first);
+  return {};
+}
+
 Result<Trainer::Evaluation> Trainer::evaluate() {
   const Clock::time_point start = Clock::now();
+  if (auto ok = share_state(); !ok) return tl::unexpected(ok.error());
   std::span<const std::uint32_t> mine = share(split_.held_out, links_.rank(), links_.size());
   LossSum sum;
   while (!mine.empty()) {
-    const std::size_t size = std::min(kEvaluationBatch, mine.size());
+    const std::size_t size = std::min(evaluation_batch_, mine.size());
     gather(dataset_, mine.first(size), batch_);
-    const LossSum part =
-        softmax_cross_entropy(network_.forward(parameters_, batch_.x.data(), size), batch_.labels, classes_, 1.0f, {});
+    const LossSum part = softmax_cross_entropy(network_.evaluate(parameters_.data(), batch_.x.data(), size),
+                                               batch_.labels, classes_, 1.0f, {});
     sum.loss += part.loss;
     sum.correct += part.correct;
     mine = mine.subspan(size);
@@ -243,7 +278,7 @@ Result<Trainer::Evaluation> Trainer::evaluate() {
   const auto all = sum_over_ranks({sum.loss, static_cast<double>(sum.correct)});
   if (!all) return tl::unexpected(all.error());
   totals_.evaluate_s += seconds_since(start);
-  const auto count = static_cast<double>(split_.held_out.size());
+  const double count = static_cast<double>(split_.held_out.size()) * predictions_;
   return Evaluation{(*all)[0] / count, (*all)[1] / count};
 }
 
@@ -254,7 +289,7 @@ Result<void> Trainer::finish_epoch(int epoch, const ShareLoss& mine, double trai
   const auto held_out = evaluate();
   if (!held_out) return tl::unexpected(held_out.error());
   EpochMetrics metrics;
-  metrics.loss = (*loss)[0] / (*loss)[1];
+  metrics.loss = (*loss)[0] / ((*loss)[1] * predictions_);
   metrics.held_out_loss = held_out->loss;
   metrics.accuracy = held_out->accuracy;
   metrics.train_s = train_s;

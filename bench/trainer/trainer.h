@@ -11,6 +11,8 @@
 #include "bench/trainer/collective.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/dataset.h"
+#include "bench/trainer/graph/device_math.h"
+#include "bench/trainer/graph/network.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"
@@ -62,6 +64,8 @@ class Trainer {
 
   // In the layout of the bucket plan.
   std::span<const float> parameters() const { return parameters_; }
+  // Running statistics, which are rank 0's after each evaluation.
+  std::vector<float> state() const { return network_.state(); }
 
  private:
   struct Evaluation {
@@ -83,6 +87,7 @@ class Trainer {
   Result<void> end_step(bool epoch_over);
   Result<void> check_replicas(bool epoch_over);
   Traffic traffic() const;
+  Result<void> share_state();
   Result<Evaluation> evaluate();
   Result<void> finish_epoch(int epoch, const ShareLoss& mine, double train_s);
   // Sums of all ranks, for numbers that each rank has of its own examples.
@@ -97,11 +102,14 @@ class Trainer {
   Links links_;
   ProgressSink progress_;
   std::size_t classes_;
+  double predictions_;  // of each example
+  std::size_t evaluation_batch_;
   std::vector<float> parameters_;
   std::vector<float> gradients_;
   std::vector<float> output_gradient_;
   Batch batch_;
-  Network network_;
+  std::unique_ptr<graph::DeviceMath> math_;
+  graph::Network network_;
   GradientReducer reducer_;
   const BucketPlan& plan_;
   Sgd sgd_;

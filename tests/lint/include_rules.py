@@ -105,6 +105,8 @@ ROOMS = {
     "bench/fabric": [RESULT, "transport/base/toml_scan.h"],
     # Says on what cores others were busy while it measured.
     "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
+    # What a network computes, and by what: knows neither data nor ranks.
+    "bench/trainer/graph": ["transport/base"],
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
     "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report", "bench/trainer",
                  SETTINGS, "transport/base"],
@@ -140,7 +142,8 @@ THIRD_PARTY = [
     (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),
     (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "bench/ab/jobs/jobs_file", "coflow/control/daemon/toml_files", "tests"), "toml11 (slow to compile: one .cc each)"),
     (r"nlohmann/.*", ("bench", "coflow/control/daemon/state_json", "tests"), "JSON"),
-    (r"(oneapi/)?dnnl.*", ("bench/trainer", "tests"), "oneDNN"),
+    (r"(oneapi/)?dnnl.*", ("bench/trainer/graph/onednn_convolution", "bench/trainer/graph/onednn_kernels",
+      "bench/trainer/graph/onednn_math", "bench/trainer/graph/onednn_runtime"), "oneDNN"),
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),
     (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),
     (r"bpf/.*|switch\.skel\.h", ("bench/fabric/switch",), "libbpf"),

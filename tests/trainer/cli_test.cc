@@ -72,7 +72,13 @@ TEST(TrainUsage, APluginThatIsNamedMustBeOneForASingleRankToo) {
 
 TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{"--model", "vgg16"}, "available: lr, mlp-small, mlp, cnn, cnn-wide"},
+      {{"--model", "vgg19"}, "available: lr, mlp-small, mlp, cnn, cnn-wide, alexnet, vgg16, resnet50, gpt"},
+      {{"--model", "mlp", "--image-size", "32"}, "alexnet, vgg16, resnet50"},
+      {{"--model", "resnet50", "--image-size", "0"}, "--image-size"},
+      {{"--model", "alexnet", "--image-size", "32"}, "32 x 32"},
+      {{"--model", "vgg16", "--width-divisor", "3"}, "allowed: 1, 2, 4, 8, 16"},
+      {{"--model", "gpt", "--data", "/tmp"}, "takes generated data only"},
+      {{"--weight-decay", "2"}, "--weight-decay"},
       {{"--ranks", "0"}, "1"},
       {{"--ranks", "many"}, "many"},
       {{"--epochs", "-1"}, "1"},
@@ -132,6 +138,40 @@ TEST(TrainDescribe, TextAndJson) {
   const Outcome small = train(
       {"--model", "mlp", "--describe", "--quiet", "--json", "-", "--first-bucket-mb", "0.01", "--bucket-mb", "1"});
   EXPECT_EQ(json::parse(small.out).at("results").at("buckets").size(), 3u);
+}
+
+TEST(TrainDescribe, LayersAddUpToTheModel) {
+  const Outcome outcome = train({"--model", "resnet50", "--image-size", "64", "--describe", "--quiet", "--json", "-"});
+  const json results = json::parse(outcome.out).at("results");
+  EXPECT_EQ(results.at("parameters"), 25557032);
+  EXPECT_EQ(results.at("gradient_bytes"), 102228128);
+  EXPECT_EQ(results.at("buckets").size(), 5u);
+  std::size_t parameters = 0;
+  for (const json& layer : results.at("layers")) parameters += layer.at("parameters").get<std::size_t>();
+  EXPECT_EQ(parameters, 25557032u);
+  EXPECT_EQ(results.at("layers").front().at("shape"), json({64, 64, 3}));
+  EXPECT_EQ(results.at("layers").back().at("shape"), json({1, 1, 1000}));
+  const Outcome text = train({"--model", "gpt", "--describe"});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("809,728"), HasSubstr("causal attention, 4 heads"), HasSubstr("h.3.mlp.gelu")));
+}
+
+TEST(TrainModels, OfImagesAndOfTextTrainOnTwoRanks) {
+  const std::vector<std::vector<std::string>> models{
+      {"resnet50", "--image-size", "32", "--classes", "4", "--width-divisor", "16"}, {"gpt", "--width-divisor", "8"}};
+  for (const std::vector<std::string>& model : models) {
+    std::vector<std::string> arguments{"--ranks",    "2",      "--plugin", CLUSTAR_ANY_PLUGIN,
+                                       "--examples", "60",     "--batch",  "12",
+                                       "--lr",       "0.05",   "--epochs", "2",
+                                       "--quiet",    "--json", "-",        "--weight-decay",
+                                       "0.0001",     "--model"};
+    arguments.insert(arguments.end(), model.begin(), model.end());
+    const Outcome outcome = train(arguments);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json results = json::parse(outcome.out).at("results");
+    EXPECT_EQ(results.at("replicas_identical"), true) << model[0];
+    EXPECT_EQ(results.at("steps"), 8);
+    EXPECT_EQ(results.at("config").at("weight_decay"), 0.0001);
+  }
 }
 
 TEST(TrainOneRank, TrainsWithoutAnyPlugin) {

@@ -112,7 +112,7 @@ TEST(GradientReducer, ADivergedRankIsNamedByTheOthers) {
       threads.emplace_back([&, rank] {
         const auto collective = world.collective(rank);
         const auto at = static_cast<std::size_t>(rank);
-        const std::vector<TensorSpec> tensors{{"weight", 4, 1}};
+        const std::vector<graph::TensorSpec> tensors{{"weight", 4, 1}};
         GradientReducer reducer(plan, gradients[at], collective.get(), {.codec = Codec::kOneBit, .path = path},
                                 tensors);
         reducer.tensor_ready(0);

@@ -15,6 +15,7 @@ namespace clustar::bench::trainer {
 struct RankOutcome {
   Result<TrainReport> report = fail(ErrorCode::kInternal, "did not run");
   std::vector<float> parameters;
+  std::vector<float> state;
 };
 
 struct Problem {
@@ -24,8 +25,9 @@ struct Problem {
   Model model;
   BucketPlan plan;
 
-  explicit Problem(const std::string& name) : model(*make_model(name)) {
+  explicit Problem(const std::string& name, const ModelOptions& options = {}) : model(*make_model(name, options)) {
     config.model = name;
+    config.model_options = options;
     config.epochs = 2;
     config.batch = 50;  // 320 examples: six whole batches and one of 20
     plan = plan_buckets(model.tensor_elements());
@@ -37,6 +39,7 @@ struct Problem {
     RankOutcome outcome;
     outcome.report = trainer.run();
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
+    outcome.state = trainer.state();
     return outcome;
   }
 

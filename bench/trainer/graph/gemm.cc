@@ -1,16 +1,9 @@
-#include "bench/trainer/gemm.h"
-
-#include <fmt/format.h>
+#include "bench/trainer/graph/gemm.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <vector>
 
-#ifdef CLUSTAR_HAVE_ONEDNN
-#include <oneapi/dnnl/dnnl.h>
-#endif
-
-namespace clustar::bench::trainer {
+namespace clustar::bench::trainer::graph {
 namespace {
 
 constexpr std::size_t kRowBlock = 4;     // rows of C that share one pass over a row of B
@@ -76,37 +69,4 @@ void plain_gemm(const GemmShape& shape, const float* a, const float* b, float* c
   }
 }
 
-#ifdef CLUSTAR_HAVE_ONEDNN
-
-void gemm(const GemmShape& shape, const float* a, const float* b, float* c) {
-  const auto [trans_a, trans_b, m, n, k] = shape;
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    std::fill(c, c + m * n, 0.0f);
-    return;
-  }
-  const auto dim = [](std::size_t value) { return static_cast<dnnl_dim_t>(value); };
-  const bool ta = trans_a == Trans::kYes;
-  const bool tb = trans_b == Trans::kYes;
-  const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', dim(m), dim(n), dim(k), 1.0f, a,
-                                          dim(ta ? m : k), b, dim(tb ? k : n), 0.0f, c, dim(n));
-  if (status != dnnl_success) {
-    throw std::runtime_error(
-        fmt::format("oneDNN refused a matrix product of {} x {} x {} (status {})", m, n, k, static_cast<int>(status)));
-  }
-}
-
-std::string gemm_name() {
-  const dnnl_version_t* version = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
-}
-
-#else
-
-void gemm(const GemmShape& shape, const float* a, const float* b, float* c) { plain_gemm(shape, a, b, c); }
-
-std::string gemm_name() { return "plain GEMM (build without oneDNN)"; }
-
-#endif
-
-}  // namespace clustar::bench::trainer
+}  // namespace clustar::bench::trainer::graph

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
-namespace clustar::bench::trainer {
+namespace clustar::bench::trainer::graph {
 
 enum class Trans : bool { kNo = false, kYes = true };
 
@@ -18,14 +17,10 @@ struct GemmShape {
   std::size_t k = 0;
 };
 
-// oneDNN's where the build has it, otherwise plain_gemm. C is overwritten (zero when k is 0). Throws std::runtime_error
-// when oneDNN refuses, which it does only for shapes that do not fit its integers.
-void gemm(const GemmShape& shape, const float* a, const float* b, float* c);
-
-// Always there: the fallback, and the oracle of the tests.
+// C is overwritten (zero when k is 0). Each element of C sums in the order of k.
 void plain_gemm(const GemmShape& shape, const float* a, const float* b, float* c);
 
-// What `gemm` is, for reports: "oneDNN 2.6.3" or "plain GEMM (build without oneDNN)".
-std::string gemm_name();
+// plain_gemm, or a library's.
+using Gemm = void (*)(const GemmShape& shape, const float* a, const float* b, float* c);
 
-}  // namespace clustar::bench::trainer
+}  // namespace clustar::bench::trainer::graph

@@ -1,0 +1,84 @@
+// Runs a graph on a device over flat parameter and gradient arrays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bench/trainer/graph/device_math.h"
+#include "bench/trainer/graph/graph.h"
+
+namespace clustar::bench::trainer::graph {
+
+// Not thread-safe: one network computes one batch at a time, in buffers made for max_batch examples.
+class Network {
+ public:
+  // `tensor_offsets`: where each tensor, in parameter order, starts in the flat arrays. `graph` and `math` must outlive
+  // the network. `draws` seeds dropout: ranks have different ones, so that each drops others. Throws
+  // std::invalid_argument for a graph in which nobody uses what some node makes.
+  Network(const Graph& graph, DeviceMath& math, std::span<const std::size_t> tensor_offsets, std::size_t max_batch,
+          std::uint64_t draws = 0);
+
+  // In host memory. The same seed gives the same bits on every rank.
+  void initialise(std::span<float> parameters, std::uint64_t seed) const;
+
+  // Returns the outputs, batch x output elements, in host memory, valid until the next call. `x` is in host memory;
+  // `parameters`, as all below, in the math's. `needs`, if there is one, is called before a node reads its parameters:
+  // `count` tensors from `first` on. It may change them.
+  using Needs = std::function<void(std::size_t first, std::size_t count)>;
+  std::span<const float> forward(const float* parameters, const float* x, std::size_t batch, const Needs& needs = {});
+  // The same as evaluation does it: nothing dropped, running statistics instead of the batch's, and none changed.
+  std::span<const float> evaluate(const float* parameters, const float* x, std::size_t batch);
+
+  // For the batch of the last forward(): fills `gradients` and calls `ready(tensor)` for each tensor, in reverse
+  // parameter order, as soon as its gradient is final. `output_gradient` is in host memory.
+  void backward(const float* parameters, std::span<const float> output_gradient, float* gradients,
+                const std::function<void(std::size_t tensor)>& ready);
+
+  // What nodes keep beside the parameters (running statistics), as one array in node order.
+  std::size_t state_size() const { return state_floats_; }
+  std::vector<float> state() const;
+  void set_state(std::span<const float> state);
+
+ private:
+  struct Stage {
+    std::unique_ptr<Kernel> kernel;  // null: the input
+    std::size_t first_tensor = 0;
+    std::vector<std::size_t> offsets;  // of its tensors in the flat arrays
+    std::vector<std::size_t> sizes;
+    std::size_t elements = 0;  // of its output
+    Memory output;
+    Memory saved;
+    std::vector<float*> states;   // in states_
+    bool needs_gradient = false;  // a parameter is before it
+    std::size_t gradient_buffer = 0;
+  };
+  template <class Float>
+  static std::vector<Float*> tensor_pointers(const Stage& stage, Float* base);
+  std::vector<const float*> input_pointers(std::size_t node) const;
+  std::span<const float> run(const float* parameters, const float* x, std::size_t batch, bool training,
+                             const Needs& needs);
+  void plan_gradients(std::size_t max_batch);
+  void run_backward(std::size_t node, const BackwardCall& call, std::vector<bool>& written,
+                    const std::function<void(std::size_t tensor)>& ready);
+  void zero_gradients(float* gradients, const std::function<void(std::size_t tensor)>& ready);
+
+  const Graph& graph_;
+  DeviceMath& math_;
+  std::vector<Stage> stages_;
+  std::size_t state_floats_ = 0;
+  Memory states_;
+  Memory scratch_;  // of the node that runs
+  // Gradients of values share buffers: one is free again once the node that made the value has used it.
+  std::vector<Memory> gradient_buffers_;
+  Memory partial_;  // a gradient that is to be added to what other users of the value wrote
+  std::vector<float> outputs_;
+  std::uint64_t draws_;
+  std::uint64_t passes_ = 0;
+  std::size_t batch_ = 0;
+};
+
+}  // namespace clustar::bench::trainer::graph

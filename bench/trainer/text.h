@@ -1,0 +1,24 @@
+// A generated text, so that a language model trains without any download.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "bench/trainer/dataset.h"
+
+namespace clustar::bench::trainer {
+
+inline constexpr std::size_t kDefaultTexts = 2000;
+inline constexpr std::size_t kTextVocabulary = 32;  // space, a to z, and five signs
+inline constexpr std::size_t kTextTokens = 64;      // of an example
+
+// `count` examples of kTextTokens characters each; the label of a character is the next one. Sentences of a small
+// grammar, in which verbs agree with their subjects. Example i depends on seed and i only, and is the same on every
+// machine.
+Dataset generate_text(std::size_t count, std::uint64_t seed);
+
+// What an example says, for people and tests.
+std::string text_of(const Dataset& dataset, std::size_t example);
+
+}  // namespace clustar::bench::trainer
