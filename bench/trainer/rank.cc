@@ -227,7 +227,7 @@ Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& o
   return {};
 }
 
-// Nor does the baseline, whose connections are the kernel's alone.
+// As paraexpress, but what is late or lost of gradients comes into later sums.
 Result<void> connect_tolerant(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
                               std::uint32_t buckets, Transport& transport, RunInfo& info) {
   auto collective = TolerantCollective::create(
@@ -241,6 +241,7 @@ Result<void> connect_tolerant(const TrainConfig& config, const RankOptions& opti
   return {};
 }
 
+// Nor does the baseline, whose connections are the kernel's alone.
 Result<void> connect_ps(const RankOptions& options, std::uint64_t comm_id, Transport& transport, RunInfo& info) {
   auto collective = PsCollective::create(*transport.bootstrap, {.root = options.root,
                                                                 .token = comm_id,

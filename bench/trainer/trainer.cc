@@ -125,8 +125,8 @@ Result<void> Trainer::run_epoch(int epoch) {
     if (report_.step_seconds.size() < kMaxStepSeconds) report_.step_seconds.push_back(step_s);
     ++progress.step;
     // A step that was skipped has the loss of the one before.
-    if (step_loss->examples > 0)
-      progress.loss = step_loss->sum / predictions_ / static_cast<double>(step_loss->examples);
+    if (step_loss->examples > 0) shown_loss_ = step_loss->sum / predictions_ / static_cast<double>(step_loss->examples);
+    progress.loss = shown_loss_;
     progress.images_per_second = images_per_second();
     extend_curve(progress.loss, progress.steps);
     if (progress_) progress_(progress);

@@ -117,6 +117,7 @@ class Trainer {
   RankTotals totals_;
   bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
   StepTimes step_times_;    // of the open step
+  double shown_loss_ = 0;   // of the latest step that was not skipped
   double slow_ = 1;         // TrainConfig::slow
   double computed_s_ = 0;   // by one of the latest steps
   TrainReport report_;

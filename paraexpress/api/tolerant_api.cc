@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
 #include <utility>
 
@@ -42,15 +44,19 @@ Handles<Begun>& rounds() {
 }
 
 Result<tolerant::GroupOptions> options_of(const clustarPxTolerantOptions_v1& options) {
-  for (const auto& [name, value] : {std::pair{"rank", options.rank},
-                                    {"ranks", options.ranks},
-                                    {"buckets", options.buckets},
-                                    {"quorum", options.quorum},
-                                    {"deadline_us", options.deadline_us},
-                                    {"staleness", options.staleness},
-                                    {"tolerance_ppm", options.tolerance_ppm},
-                                    {"stall_ms", options.stall_ms}}) {
-    if (value < 0) return wrong(fmt::format("{} {}; allowed: 0 and more", name, value));
+  struct Number {
+    const char* name;
+    int value, least;
+  };
+  for (const Number& one : {Number{"rank", options.rank, 0},
+                            {"ranks", options.ranks, 1},
+                            {"buckets", options.buckets, 1},
+                            {"quorum", options.quorum, 0},
+                            {"deadline_us", options.deadline_us, 0},
+                            {"staleness", options.staleness, 0},
+                            {"tolerance_ppm", options.tolerance_ppm, 0},
+                            {"stall_ms", options.stall_ms, 0}}) {
+    if (one.value < one.least) return wrong(fmt::format("{} {}; allowed: {} and more", one.name, one.value, one.least));
   }
   if (options.plain != 0 && options.plain != 1) return wrong(fmt::format("plain {}; allowed: 0, 1", options.plain));
   tolerant::GroupOptions group;
@@ -65,6 +71,17 @@ Result<tolerant::GroupOptions> options_of(const clustarPxTolerantOptions_v1& opt
   if (options.stall_ms > 0) group.stall = std::chrono::milliseconds(options.stall_ms);
   if (const auto ok = check(group); !ok) return tl::unexpected(ok.error());
   return group;
+}
+
+// Under which a transport counts what it loses of this group: rank 0 draws it.
+Result<std::uint64_t> agree_on_id(Bootstrap& bootstrap) {
+  std::random_device random;
+  const std::uint64_t mine = std::uint64_t{random()} << 32 | random();
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)));
+  if (!all) return tl::unexpected(all.error());
+  std::uint64_t id = 0;
+  std::memcpy(&id, all->data(), sizeof id);
+  return id;
 }
 
 Result<void> init(const clustarPxTolerantOptions_v1* options, clustarPxTolerant_t* out) {
@@ -93,6 +110,9 @@ Result<void> init(const clustarPxTolerantOptions_v1* options, clustarPxTolerant_
   ranks->bootstrap = std::move(*bootstrap);
   group->device = ranks->transport->device();
   group->channel.job = ranks->transport->job();
+  const auto id = agree_on_id(*ranks->bootstrap);
+  if (!id) return tl::unexpected(id.error());
+  group->channel.comm_id = *id;
   auto made = tolerant::Group::create(
       ranks->transport->transport(),
       [&](std::span<const std::byte> mine) { return ranks->bootstrap->all_gather(mine); }, *group);
@@ -158,7 +178,7 @@ int clustarPxTolerantWait(clustarPxTolerantRound_t handle, clustarPxTolerantOutc
     if (begun == nullptr) return wrong(fmt::format("round {}; allowed: one that is not waited for yet", handle));
     const auto outcome = begun->round->wait();
     if (!outcome) return tl::unexpected(outcome.error());
-    if (out != nullptr) *out = {sizeof *out, outcome->round, outcome->given, outcome->kept, outcome->weight};
+    if (out != nullptr) *out = {sizeof *out, outcome->round, outcome->given, outcome->kept, outcome->gradients};
     return {};
   });
 }

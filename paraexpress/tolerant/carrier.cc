@@ -242,21 +242,27 @@ std::optional<Blame> Carrier::advance(Listener& listener, const Others& others, 
       const Blame found = others.failed(peer, any.error());
       if (!others.has_left(peer)) return found;
     }
-    lose(peer);
+    lose(peer, listener);
   }
   return std::nullopt;
 }
 
-// It has all that it needs of this rank, and this rank all that it needs of it.
-void Carrier::lose(Member peer) {
+// It has all that it needs of this rank, and this rank all that it needs of it. What was on its way to it has arrived,
+// or nobody waits for it.
+void Carrier::lose(Member peer, Listener& listener) {
   mesh_.drop(peer);
-  peers_[peer] = Peer{};
+  const Peer gone = std::exchange(peers_[peer], Peer{});
   peers_[peer].gone = true;
+  for (const UnderWay& one : gone.elements) listener.sent(peer, one.ticket, {});
 }
 
-bool Carrier::is_sending() const {
-  return std::ranges::any_of(
-      peers_, [](const Peer& peer) { return !peer.to_send.empty() || !peer.notes.empty() || !peer.elements.empty(); });
+bool Carrier::is_sending(const std::function<bool(Member)>& has_left) const {
+  for (Member member = 0; member < options_.ranks; ++member) {
+    const Peer& peer = peers_[member];
+    const bool sends = !peer.to_send.empty() || !peer.notes.empty() || !peer.elements.empty();
+    if (sends && !has_left(member)) return true;
+  }
+  return false;
 }
 
 void Carrier::release() {

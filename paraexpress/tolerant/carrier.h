@@ -56,8 +56,9 @@ class Carrier final : public Wire {
   };
   // A moment's work. What the listener does may send and receive.
   std::optional<Blame> advance(Listener& listener, const Others& others, bool& moved);
-  bool is_sending() const;  // something has not left yet
-  // Before the mesh closes: nothing is looked at any more.
+  // Something has not left yet, to one who has not.
+  bool is_sending(const std::function<bool(Member)>& has_left) const;
+  // After the mesh has closed.
   void release();
 
   EngineTraffic traffic() const;
@@ -92,7 +93,7 @@ class Carrier final : public Wire {
   Result<bool> receive_some(Member from, Listener& listener, std::optional<Blame>& blame);
   Result<bool> hear(Member from, Listener& listener, std::optional<Blame>& blame);
   Result<bool> advance(Member peer, Listener& listener, std::optional<Blame>& blame);
-  void lose(Member peer);
+  void lose(Member peer, Listener& listener);
 
   Mesh& mesh_;
   const CarrierOptions options_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "paraexpress/engine/poll_pause.h"
@@ -12,7 +13,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr Duration kPart = std::chrono::seconds(3), kPartFailed = std::chrono::milliseconds(500);
+constexpr Duration kPart = std::chrono::seconds(1), kPartFailed = std::chrono::milliseconds(500);
+// What others wait for is theirs by then, or they stand still.
+constexpr Duration kDrain = std::chrono::seconds(60);
 // Who gave up because of a third rank has said so before it closed.
 constexpr auto kPatience = std::chrono::milliseconds(200);
 // What a rank sent before it left is here by then.
@@ -24,7 +27,7 @@ TimePoint now() { return TimePoint(Duration(steady_clock::now().time_since_epoch
 
 std::optional<Blame> blame_of(const std::optional<Fault>& fault) {
   if (!fault) return std::nullopt;
-  return blame(fault->guilty, {ErrorCode::kInvalidUsage, fault->what});
+  return blame(fault->guilty, {fault->code, fault->what});
 }
 
 }  // namespace
@@ -80,7 +83,7 @@ Result<void> TheGroup::set_up(transport::Transport& transport, const AllGather& 
   carrier_ = std::move(*carrier);
   party_ = std::make_unique<Party>(terms_, *carrier_);
   moved_at_ = steady_clock::now();
-  thread_ = std::thread([this] { serve(); });
+  thread_.start([this] { serve(); }, [this] { abort("its library was unloaded"); });
   return {};
 }
 
@@ -102,6 +105,10 @@ std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements
   if (ok && (elements == nullptr || count == 0 || count > kMostElements)) {
     ok = fail(ErrorCode::kInvalidArgument, fmt::format("{} elements; allowed: 1 to 2^40, in memory", count));
   }
+  if (ok && count * element_bytes(type) > options_.most_bytes) {
+    ok = fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} elements of {}; allowed: {} bytes", count, name_of(type), options_.most_bytes));
+  }
   if (ok && type != DataType::kFloat32 && type != DataType::kFloat64) {
     ok = fail(ErrorCode::kInvalidArgument, fmt::format("elements of {}; allowed: float32, float64", name_of(type)));
   }
@@ -111,7 +118,12 @@ std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements
   }
   open_.push_back({bucket, std::move(state)});
   // What this rank cannot do fails all: they would wait for it.
-  failed_ = blame_of(party_->begin(bucket, static_cast<std::byte*>(elements), count, type, gives, now()));
+  try {
+    failed_ = blame_of(party_->begin(bucket, static_cast<std::byte*>(elements), count, type, gives, now()));
+  } catch (const std::bad_alloc&) {
+    failed_ =
+        blame(options_.rank, {ErrorCode::kSystem, fmt::format("no memory for what is kept of bucket {}", bucket)});
+  }
   moved_at_ = steady_clock::now();
   wake_.notify_all();
   return round;
@@ -125,6 +137,9 @@ bool TheGroup::should_compute() {
 Result<Residual> TheGroup::residual(std::uint32_t bucket) {
   const std::lock_guard lock(mutex_);
   if (const auto ok = usable(bucket); !ok) return tl::unexpected(ok.error());
+  if (party_->is_open(bucket)) {
+    return fail(ErrorCode::kInvalidUsage, fmt::format("a round of bucket {} is open: wait for it", bucket));
+  }
   return party_->residual(bucket);
 }
 
@@ -208,8 +223,11 @@ std::optional<Blame> TheGroup::look(bool moved) {
 
 std::optional<Blame> TheGroup::look_for_stalls(steady_clock::duration idle) const {
   for (Member peer = 0; idle > kLastWords && peer < options_.ranks; ++peer) {
-    if (farewells_->has_left(peer))
+    if (!farewells_->has_left(peer)) continue;
+    const auto lacks = [&](const Open& one) { return party_->lacks(one.bucket, peer); };
+    if (std::ranges::any_of(open_, lacks)) {
       return blame(peer, {ErrorCode::kRemote, "it has left, where others have more rounds to do"});
+    }
   }
   if (idle < options_.stall) return std::nullopt;
   return Blame{
@@ -237,12 +255,13 @@ void TheGroup::serve() {
   std::unique_lock lock(mutex_);
   std::optional<Blame> found;
   std::optional<Instant> closes_by;
+  const auto has_left = [this](Member peer) { return farewells_->has_left(peer); };
   for (;;) {
     if (!failed_) found = step();
     if (found && !failed_) failed_ = found;
     if (failed_) break;
-    if (closing_ && !closes_by) closes_by = steady_clock::now() + options_.stall;
-    if (closes_by && (!carrier_->is_sending() || steady_clock::now() > *closes_by)) break;
+    if (closing_ && !closes_by) closes_by = steady_clock::now() + std::min(options_.stall, kDrain);
+    if (closes_by && (!carrier_->is_sending(has_left) || steady_clock::now() > *closes_by)) break;
     rest(lock);
   }
   const std::optional<Blame> why = failed_;
@@ -263,8 +282,8 @@ std::optional<Blame> TheGroup::part(const std::optional<Blame>& why) {
 void TheGroup::end(const std::optional<Blame>& why) {
   if (why) failed_ = why;
   traffic_ = carrier_->traffic();
-  carrier_->release();
   mesh_->close();
+  carrier_->release();
   party_.reset();
   carrier_.reset();
   farewells_.reset();
@@ -283,7 +302,7 @@ void TheGroup::close() {
     }
     wake_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.end();
 }
 
 }  // namespace clustar::paraexpress::tolerant

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "paraexpress/engine/farewell.h"
@@ -17,6 +16,7 @@
 #include "paraexpress/tolerant/carrier.h"
 #include "paraexpress/tolerant/core/party.h"
 #include "paraexpress/tolerant/tolerant.h"
+#include "transport/base/library_thread.h"
 
 namespace clustar::paraexpress::tolerant {
 
@@ -79,7 +79,7 @@ class TheGroup final : public Group, private Listener {
   EngineTraffic traffic_{};  // when it was taken down
   bool closing_ = false;
   std::mutex closers_{};
-  std::thread thread_{};
+  LibraryThread thread_{};
 };
 
 }  // namespace clustar::paraexpress::tolerant

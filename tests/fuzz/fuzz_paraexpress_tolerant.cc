@@ -62,6 +62,7 @@ Note any_note(Input& input, const Terms& terms) {
   note.count = 1 + input.byte() % 64;
   if (input.byte() % 16 == 0) note.count <<= input.byte() % 40;
   note.weight = input.byte() % 4;
+  note.fresh = note.kind == NoteKind::kContribution && input.byte() % 2 == 0;
   if (note.kind == NoteKind::kResult) {
     note.left_out = input.byte() % 3;
     note.counted = Members(input.byte());

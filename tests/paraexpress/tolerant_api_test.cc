@@ -110,7 +110,7 @@ TEST(TolerantApi, WrongArgumentsAreErrorsThatSayWhatIsAllowed) {
   };
   EXPECT_THAT(refused([](auto& options) { options.size = 4; }), HasSubstr("sizeof(clustarPxTolerantOptions_v1)"));
   EXPECT_THAT(refused([](auto& options) { options.rank = 1; }), HasSubstr("allowed: 1 to 256"));
-  EXPECT_THAT(refused([](auto& options) { options.buckets = -1; }), HasSubstr("buckets -1; allowed: 0 and more"));
+  EXPECT_THAT(refused([](auto& options) { options.buckets = -1; }), HasSubstr("buckets -1; allowed: 1 and more"));
   EXPECT_THAT(refused([](auto& options) { options.buckets = 5000; }), HasSubstr("allowed: 1 to 4096"));
   EXPECT_THAT(refused([](auto& options) { options.plain = 2; }), HasSubstr("allowed: 0, 1"));
   EXPECT_THAT(refused([](auto& options) { options.ranks = 2; }), HasSubstr("root and hosts"));

@@ -27,6 +27,7 @@ namespace {
 using bench::proxy::Bootstrap;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using transport::conformance::TransportUnderTest;
@@ -138,7 +139,7 @@ TEST_P(TolerantOver, WhoIsInTimeGetsTheExactSum) {
           ASSERT_TRUE(outcome) << outcome.error().message;
           EXPECT_EQ(outcome->round, static_cast<std::uint64_t>(round));
           EXPECT_EQ(outcome->kept, 0);
-          EXPECT_EQ(outcome->weight, ranks);
+          EXPECT_EQ(outcome->gradients, ranks);
         }
         EXPECT_THAT(small, Each(factor));
         EXPECT_TRUE(std::ranges::all_of(large, [&](float one) { return one == factor; }));
@@ -147,6 +148,49 @@ TEST_P(TolerantOver, WhoIsInTimeGetsTheExactSum) {
       }
     });
   }
+}
+
+TEST_P(TolerantOver, ARankThatComesLateMayStillRestore) {
+  GroupOptions options;
+  options.ranks = 2;
+  options.tolerance = {.quorum = 1, .deadline = {}, .staleness = 4, .scales = false};
+  with_group(GetParam(), options, [&](Group& group, Member rank) {
+    std::vector<float> values(100, 1.0F);
+    if (rank == 1) {
+      const auto until = steady_clock::now() + std::chrono::seconds(20);
+      while (group.should_compute() && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+      std::vector<std::byte> two(100 * sizeof(float));
+      for (std::size_t i = 0; i < 100; ++i) std::memcpy(two.data() + i * sizeof(float), &values[i], sizeof(float));
+      ASSERT_TRUE(group.restore(0, {100, DataType::kFloat32, 0, {1, 1}, two}));
+    }
+    const auto round = group.all_reduce(0, values.data(), values.size(), DataType::kFloat32);
+    // Its own part may be in its round or not; what was restored is in a sum or kept, with what it gave.
+    const auto outcome = round->wait();
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    const auto residual = group.residual(0);
+    ASSERT_TRUE(residual);
+    float kept = 0;
+    std::memcpy(&kept, residual->elements.data(), sizeof kept);
+    EXPECT_EQ(kept, rank == 1 ? 2.0F : 0.0F);
+  });
+}
+
+TEST_P(TolerantOver, WhatIsUnderWayCannotBeSaved) {
+  GroupOptions options;
+  options.ranks = 2;
+  options.tolerance.quorum = 2;
+  with_group(GetParam(), options, [&](Group& group, Member rank) {
+    std::vector<float> values(100, 1.0F);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(50));
+    const auto round = group.all_reduce(0, values.data(), values.size(), DataType::kFloat32);
+    if (rank == 0) {
+      const auto residual = group.residual(0);
+      ASSERT_FALSE(residual);
+      EXPECT_THAT(residual.error().message, HasSubstr("is open: wait for it"));
+    }
+    ASSERT_TRUE(round->wait());
+    EXPECT_TRUE(group.residual(0));
+  });
 }
 
 // A rank that sleeps every so often, and catches up as the trainer does.
@@ -206,12 +250,12 @@ TEST_P(TolerantOver, WhatWasKeptIsGivenAfterARestart) {
   options.tolerance.staleness = 0;
   with_group(GetParam(), options, [&](Group& group, Member rank) {
     ASSERT_TRUE(group.restore(0, kept[rank]));
-    EXPECT_FALSE(group.restore(0, kept[rank])) << "twice";
     std::vector<float> values(1000, 10.0F);
     const auto outcome = group.all_reduce(0, values.data(), values.size(), DataType::kFloat32)->wait();
     ASSERT_TRUE(outcome) << outcome.error().message;
     EXPECT_EQ(values[0], 22.0F);
     EXPECT_EQ(outcome->kept, 0);
+    EXPECT_FALSE(group.restore(0, kept[rank])) << "after its first round";
   });
 }
 
@@ -283,7 +327,8 @@ TEST_P(TolerantOver, AbortAndContradictionsFailAllRanksAndNameWhoItWas) {
     const std::size_t count = rank == 2 ? 40'000 : 50'000;
     const auto outcome = group.all_reduce(1, values.data(), count, DataType::kFloat32)->wait();
     ASSERT_FALSE(outcome);
-    EXPECT_THAT(outcome.error().message, HasSubstr("all ranks must be told the same"));
+    EXPECT_THAT(outcome.error().message, AllOf(HasSubstr("all ranks must be told the same"), HasSubstr("40000"),
+                                               HasSubstr("50000"), HasSubstr("rank 2")));
   });
 }
 
@@ -296,6 +341,8 @@ TEST_P(TolerantOver, ClosingWithOpenRoundsIsAnErrorForAllAndNothingIsLeftBehind)
       std::vector<float> values(100'000);
       // The other may have failed already.
       (void)group.all_reduce(0, values.data(), values.size(), DataType::kFloat32)->wait();
+      // Until the other has failed.
+      if (rank == 0) std::this_thread::sleep_for(milliseconds(100));
       const auto open = group.all_reduce(0, values.data(), values.size(), DataType::kFloat32);
       if (rank == 1) {
         const auto two = group.all_reduce(0, values.data(), values.size(), DataType::kFloat32);
@@ -406,6 +453,8 @@ TEST(TolerantGroup, WrongRoundsAreRefusedAndTheGroupLives) {
     EXPECT_THAT(error(1, values.data(), 10, DataType::kFloat32), HasSubstr("allowed: 0 to 0"));
     EXPECT_THAT(error(0, nullptr, 10, DataType::kFloat32), HasSubstr("allowed: 1 to 2^40"));
     EXPECT_THAT(error(0, values.data(), 0, DataType::kFloat32), HasSubstr("allowed: 1 to 2^40"));
+    EXPECT_THAT(error(0, values.data(), std::size_t{1} << 39, DataType::kFloat64),
+                HasSubstr("allowed: 17179869184 bytes"));
     EXPECT_THAT(error(0, values.data(), 10, DataType::kInt32), HasSubstr("allowed: float32, float64"));
     EXPECT_EQ(error(0, values.data(), 10, DataType::kFloat32), "");
     EXPECT_THAT(values, Each(2.0F));

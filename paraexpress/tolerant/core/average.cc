@@ -36,58 +36,61 @@ std::vector<Edge> edges_of(std::span<const Given> given, std::uint64_t count) {
   return edges;
 }
 
-// Joins those that are nearest to each other until they are few enough.
-void thin_out(std::vector<ElementRange>& ranges, std::size_t most) {
-  while (ranges.size() > most) {
-    std::size_t nearest = 1;
-    for (std::size_t i = 2; i < ranges.size(); ++i) {
-      if (ranges[i].begin - ranges[i - 1].end < ranges[nearest].begin - ranges[nearest - 1].end) nearest = i;
-    }
-    ranges[nearest - 1].end = ranges[nearest].end;
-    ranges.erase(ranges.begin() + static_cast<std::ptrdiff_t>(nearest));
-  }
-}
-
-}  // namespace
-
-std::vector<ElementRange> average_into(std::byte* out, std::span<const Given> given, std::uint64_t count, DataType type,
-                                       const AverageTerms& terms, std::size_t most_left_out) {
-  const std::size_t element = element_bytes(type);
-  if (given.empty()) {
-    std::memset(out, 0, count * element);
-    return {};
-  }
-  std::vector<const void*> inputs;
-  std::int64_t weight = 0;
-  for (const Given& one : given) {
-    inputs.push_back(one.elements);
-    weight += one.weight;
-  }
-  sum_into(out, inputs, count, type);
+// Calls `run` for each range of elements of which equally much came.
+template <class Run>
+void for_each_range(std::span<const Given> given, std::uint64_t count, const Run& run) {
   auto contributions = static_cast<std::int64_t>(given.size());
-  const std::int64_t quorum = std::min<std::int64_t>(terms.quorum, contributions);
-  std::vector<ElementRange> left_out;
+  std::int64_t weight = 0;
+  for (const Given& one : given) weight += one.weight;
   std::uint64_t from = 0;
   for (const Edge& edge : edges_of(given, count)) {
     const ElementRange range{from, std::min(edge.at, count)};
     if (range.end > range.begin) {
-      if (contributions < quorum) {
-        if (!left_out.empty() && left_out.back().end == range.begin)
-          left_out.back().end = range.end;
-        else
-          left_out.push_back(range);
-      } else if (terms.scales && weight != terms.ranks) {
-        const double factor = static_cast<double>(terms.ranks) / static_cast<double>(weight);
-        type == DataType::kFloat64 ? scale<double>(out, range, factor) : scale<float>(out, range, factor);
-      }
+      run(range, contributions, weight);
       from = range.end;
     }
     contributions += edge.contributions;
     weight += edge.weight;
   }
-  thin_out(left_out, most_left_out);
-  for (const ElementRange& range : left_out) std::memset(out + range.begin * element, 0, range.size() * element);
-  return left_out;
+}
+
+std::int64_t quorum_of(std::span<const Given> given, const AverageTerms& terms) {
+  return std::min<std::int64_t>(terms.quorum, static_cast<std::int64_t>(given.size()));
+}
+
+}  // namespace
+
+std::vector<ElementRange> left_out(std::span<const Given> given, std::uint64_t count, const AverageTerms& terms) {
+  std::vector<ElementRange> all;
+  for_each_range(given, count, [&](const ElementRange& range, std::int64_t contributions, std::int64_t) {
+    if (contributions >= quorum_of(given, terms)) return;
+    if (!all.empty() && all.back().end == range.begin) {
+      all.back().end = range.end;
+    } else {
+      all.push_back(range);
+    }
+  });
+  return all;
+}
+
+void average_into(std::byte* out, std::span<const Given> given, std::uint64_t count, DataType type,
+                  const AverageTerms& terms) {
+  const std::size_t element = element_bytes(type);
+  if (given.empty()) {
+    std::memset(out, 0, count * element);
+    return;
+  }
+  std::vector<const void*> inputs;
+  for (const Given& one : given) inputs.push_back(one.elements);
+  sum_into(out, inputs, count, type);
+  for_each_range(given, count, [&](const ElementRange& range, std::int64_t contributions, std::int64_t weight) {
+    if (contributions < quorum_of(given, terms)) {
+      std::memset(out + range.begin * element, 0, range.size() * element);
+    } else if (terms.scales && weight != terms.ranks && weight > 0) {
+      const double factor = static_cast<double>(terms.ranks) / static_cast<double>(weight);
+      type == DataType::kFloat64 ? scale<double>(out, range, factor) : scale<float>(out, range, factor);
+    }
+  });
 }
 
 std::vector<ElementRange> elements_of(std::span<const ElementRange> bytes, std::size_t element, std::uint64_t count) {

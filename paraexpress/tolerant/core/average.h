@@ -26,11 +26,12 @@ struct AverageTerms {
   bool scales = true;
 };
 
+// Elements that average_into() leaves out: ascending, disjoint.
+std::vector<ElementRange> left_out(std::span<const Given> given, std::uint64_t count, const AverageTerms& terms);
 // out[i] = ranks / (weights of what came of element i) x its sum, in the order of `given`, so that a plain sum, bit for
-// bit, remains where all ranks gave one gradient. Floats of 32 and 64 bits. Returns the elements that are left out:
-// ascending, disjoint, at most `most_left_out` ranges, which may therefore take in neighbours.
-std::vector<ElementRange> average_into(std::byte* out, std::span<const Given> given, std::uint64_t count, DataType type,
-                                       const AverageTerms& terms, std::size_t most_left_out);
+// bit, remains where all ranks gave one gradient. Floats of 32 and 64 bits.
+void average_into(std::byte* out, std::span<const Given> given, std::uint64_t count, DataType type,
+                  const AverageTerms& terms);
 
 // Ascending and disjoint, of what lies below `count` elements; each touches at least a byte of one of `bytes`.
 std::vector<ElementRange> elements_of(std::span<const ElementRange> bytes, std::size_t element, std::uint64_t count);

@@ -3,7 +3,7 @@
 //   all ranks are in                                          -> close
 //   those missing are known to be late, and a quorum is in    -> close: nobody is waited for in vain
 //   the deadline is over, and a quorum is in                  -> close
-//   unless a rank would miss more than `staleness` rounds in a row: then the round waits for it
+//   unless a rank would be missing in more than `staleness` rounds in a row: then the round waits until it is in
 //
 // A rank is known to be late where it missed the round before and has not sent even that one since.
 #pragma once
@@ -20,9 +20,10 @@ class Closing {
  public:
   explicit Closing(const Terms& terms);
 
-  // All that the rank gives to this round is here. `weight`: how many gradients it holds; 0: it gives nothing. A round
-  // that is closed already counts as a sign of life. No round is ahead of next().
-  void arrived(Member rank, std::uint64_t round, std::uint32_t weight, TimePoint now);
+  // All that the rank gives to this round is here. `weight`: how many gradients it holds; 0: it gives nothing. `fresh`:
+  // one of them was computed for this round, and is no one that was kept. Of a round that is closed already it only
+  // tells that the rank is there. No round is ahead of next().
+  void arrived(Member rank, std::uint64_t round, std::uint32_t weight, bool fresh, TimePoint now);
 
   std::uint64_t next() const { return next_; }  // the round that closes next
   bool may_close(TimePoint now) const;
@@ -38,7 +39,8 @@ class Closing {
 
   const Terms terms_;
   std::uint64_t next_ = 0;
-  std::vector<std::uint64_t> heard_;  // by rank: one more than the last round that it was heard in
+  std::vector<std::uint64_t> heard_;   // by rank: one more than the last round that it sent something for
+  std::vector<std::uint64_t> was_in_;  // by rank: one more than the last round that closed with it
   Members in_{}, contributors_{};
   std::optional<TimePoint> first_{};
 };

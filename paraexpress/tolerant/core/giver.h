@@ -18,10 +18,10 @@ namespace clustar::paraexpress::tolerant {
 // What became of a round, as one rank sees it.
 struct Outcome {
   std::uint64_t round = 0;
-  // Elements that this rank had to give, and those of them that stay with it for the next round.
+  // Elements that this rank gave, and those of them that stay with it for the next round.
   std::uint64_t given = 0, kept = 0;
-  // How many gradients are in the result: in the part that has fewest.
-  std::uint32_t weight = 0;
+  // In the result: in the part that has fewest.
+  std::uint32_t gradients = 0;
   Duration took{};  // from its start by the user, where a Group ran it
 };
 
@@ -40,16 +40,15 @@ class Giver {
   Giver(const Terms& terms, Wire& wire, std::uint32_t bucket);
 
   // What begin() gives to this rank's own part.
-  using ToOwnPart = std::function<std::optional<std::string>(const Note&, Block)>;
+  using ToOwnPart = std::function<std::optional<Fault>(const Note&, Block)>;
   // The next round. `elements` stay valid until settle() gave its outcome, which writes the result there; they are what
-  // this rank gives, unless `gives` is false: then only what is left from before. Why it cannot be, or nothing.
-  std::optional<std::string> begin(std::byte* elements, std::uint64_t count, DataType type, bool gives,
-                                   const ToOwnPart& own);
+  // this rank gives, unless `gives` is false: then only what is left from before.
+  std::optional<Fault> begin(std::byte* elements, std::uint64_t count, DataType type, bool gives, const ToOwnPart& own);
   bool open() const { return elements_ != nullptr; }
 
   // Of another part's result: that it follows, and that it is here.
-  std::optional<std::string> told(Member root, const Note& note);
-  std::optional<std::string> came(Member root);
+  std::optional<Fault> told(Member root, const Note& note);
+  std::optional<Fault> came(Member root);
   // Of this rank's own part.
   void own_result(const Note& note, Block block);
   // The contribution has left; `missing`: ranges of bytes that do not arrive.
@@ -59,10 +58,13 @@ class Giver {
   std::optional<Outcome> settle();
   // The others have ended the round that this rank has not begun, or a part of it.
   bool is_late() const;
-  // Gradients that it keeps: of the part that has most.
+  // Gradients that it keeps and has not given again: of the part that has most.
   std::uint32_t owed() const;
+  // The open round lacks this part's result, and not even its note is here.
+  bool lacks(Member root) const { return open() && parts_[root].range.size() > 0 && results_[root].empty(); }
   const Residual& residual() const { return residual_; }
-  // Of an earlier life of this rank, before anything else. Why it cannot be, or nothing.
+  // Of an earlier life of this rank, or of one that is no more, before its first round; added to what was restored
+  // before. Why it cannot be, or nothing.
   std::optional<std::string> restore(Residual residual);
 
  private:
@@ -71,6 +73,7 @@ class Giver {
     // Of the open round.
     Block given{};  // null: nothing was given
     std::uint32_t weight = 0;
+    bool offered = false;  // its root was told
     bool on_its_way = false;
     std::vector<ElementRange> missing{};  // elements of the part
   };
@@ -80,8 +83,8 @@ class Giver {
     bool whole = false;
     std::vector<ElementRange> left_out{};
   };
-  std::optional<std::string> admit(std::uint64_t count, DataType type);
-  std::optional<std::string> give(Member root, bool gives, const ToOwnPart& own);
+  std::optional<Fault> admit(Member from, std::uint64_t count, DataType type);
+  std::optional<Fault> give(Member root, bool gives, const ToOwnPart& own);
   void keep(Part& part, Member root, const Came& result, Outcome& outcome);
   std::byte* residual_of(const Part& part) { return residual_.elements.data() + part.range.begin * element_; }
   std::size_t bytes_of(const Part& part) const { return part.range.size() * element_; }

@@ -7,7 +7,6 @@ namespace {
 
 constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kCounted = 32;
-constexpr std::uint32_t kMostWeight = 1 << 20;
 
 }  // namespace
 
@@ -16,7 +15,7 @@ void encode_note(const Note& note, std::span<std::byte, kNoteBytes> out) {
   writer.store<0>(kVersion);
   writer.store<1>(static_cast<std::uint8_t>(note.kind));
   writer.store<2>(static_cast<std::uint8_t>(note.type));
-  writer.store<3>(std::uint8_t{0});
+  writer.store<3>(static_cast<std::uint8_t>(note.fresh ? 1 : 0));
   writer.store<4>(note.bucket);
   writer.store<8>(note.round);
   writer.store<16>(note.count);
@@ -35,7 +34,7 @@ std::optional<Note> parse_note(std::span<const std::byte> message, const Terms& 
   const auto kind = reader.load<std::uint8_t, 1>();
   const auto type = static_cast<DataType>(reader.load<std::uint8_t, 2>());
   if (reader.load<std::uint8_t, 0>() != kVersion || kind > static_cast<std::uint8_t>(NoteKind::kResult) ||
-      (type != DataType::kFloat32 && type != DataType::kFloat64) || reader.load<std::uint8_t, 3>() != 0) {
+      (type != DataType::kFloat32 && type != DataType::kFloat64) || reader.load<std::uint8_t, 3>() > 1) {
     return std::nullopt;
   }
   Note note;
@@ -46,6 +45,7 @@ std::optional<Note> parse_note(std::span<const std::byte> message, const Terms& 
   note.count = reader.load<std::uint64_t, 16>();
   note.weight = reader.load<std::uint32_t, 24>();
   note.left_out = reader.load<std::uint32_t, 28>();
+  note.fresh = reader.load<std::uint8_t, 3>() == 1;
   for (std::size_t i = 0; i < kMostGroup; ++i) {
     note.counted[i] = (static_cast<unsigned>(message[kCounted + i / 8]) >> (i % 8) & 1) != 0;
   }
@@ -53,10 +53,9 @@ std::optional<Note> parse_note(std::span<const std::byte> message, const Terms& 
                      note.round < std::uint64_t{1} << 62 && note.weight <= kMostWeight &&
                      (note.counted >> terms.ranks).none();
   const bool result = note.kind == NoteKind::kResult;
-  if (!sense || (result ? note.left_out > kMostLeftOut : note.left_out != 0 || note.counted.any())) {
-    return std::nullopt;
-  }
-  return note;
+  const bool fits = result ? note.left_out <= note.count && !note.fresh
+                           : note.left_out == 0 && note.counted.none() && note.fresh <= (note.weight > 0);
+  return sense && fits ? std::optional(note) : std::nullopt;
 }
 
 void encode_range(const ElementRange& range, std::span<std::byte, kRangeBytes> out) {

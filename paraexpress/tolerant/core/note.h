@@ -22,17 +22,16 @@ struct Note {
   std::uint32_t bucket = 0;
   std::uint64_t round = 0;
   std::uint64_t count = 0;     // elements of the whole bucket: 1 ..
-  std::uint32_t weight = 0;    // gradients in it
-  std::uint32_t left_out = 0;  // of a result: ranges, kMostLeftOut at most
+  std::uint32_t weight = 0;    // gradients in it; in a result kMostWeight per rank at most
+  std::uint32_t left_out = 0;  // of a result: ranges
   Members counted{};           // of a result: whose contributions are in it
+  bool fresh = false;          // a contribution with a gradient that was computed for this round
 
   bool operator==(const Note&) const = default;
 };
 
-inline constexpr std::size_t kMostLeftOut = 256;
-
-// On the wire, big-endian: version, kind, type, 0 (1 byte each), bucket (4), round (8), count (8), weight (4), left_out
-// (4), counted (32: rank r is bit r % 8 of byte r / 8).
+// On the wire, big-endian: version, kind, type, fresh (1 byte each), bucket (4), round (8), count (8), weight (4),
+// left_out (4), counted (32: rank r is bit r % 8 of byte r / 8).
 inline constexpr std::size_t kNoteBytes = 64;
 
 void encode_note(const Note& note, std::span<std::byte, kNoteBytes> out);

@@ -12,29 +12,22 @@ Party::Seat& Party::seat(std::uint32_t bucket) {
   return *seats_[bucket];
 }
 
-std::optional<Fault> Party::fault(Member guilty, std::optional<std::string> what) const {
-  if (!what) return std::nullopt;
-  return Fault{guilty, std::move(*what)};
-}
-
 std::optional<Fault> Party::begin(std::uint32_t bucket, std::byte* elements, std::uint64_t count, DataType type,
                                   bool gives, TimePoint now) {
   Seat& one = seat(bucket);
-  return fault(terms_.self, one.giver.begin(elements, count, type, gives, [&](const Note& note, Block block) {
-    return one.root.own(note, std::move(block), now);
-  }));
+  return one.giver.begin(elements, count, type, gives,
+                         [&](const Note& note, Block block) { return one.root.own(note, std::move(block), now); });
 }
 
 std::optional<Fault> Party::heard(Member from, const Note& note, TimePoint now) {
   Seat& one = seat(note.bucket);
-  return fault(from,
-               note.kind == NoteKind::kContribution ? one.root.offered(from, note, now) : one.giver.told(from, note));
+  return note.kind == NoteKind::kContribution ? one.root.offered(from, note, now) : one.giver.told(from, note);
 }
 
 std::optional<Fault> Party::came(Member from, const Ticket& ticket, std::span<const ElementRange> missing,
                                  TimePoint now) {
   Seat& one = seat(ticket.bucket);
-  if (ticket.kind == NoteKind::kResult) return fault(from, one.giver.came(from));
+  if (ticket.kind == NoteKind::kResult) return one.giver.came(from);
   one.root.came(from, missing, now);
   return std::nullopt;
 }
@@ -47,7 +40,7 @@ std::optional<Fault> Party::advance(TimePoint now) {
   for (const auto& one : seats_) {
     if (one == nullptr) continue;
     auto closed = one->root.advance(now);
-    if (!closed) return Fault{terms_.self, std::move(closed.error())};
+    if (!closed) return std::move(closed.error());
     if (*closed) one->giver.own_result((*closed)->note, std::move((*closed)->block));
   }
   return std::nullopt;

@@ -17,13 +17,7 @@
 
 namespace clustar::paraexpress::tolerant {
 
-// What went wrong, and whose fault it is.
-struct Fault {
-  Member guilty = 0;
-  std::string what{};
-};
-
-// Value semantics of a state machine: one thread. `wire` outlives it.
+// Thread rule: one thread at a time. `wire` outlives it.
 class Party {
  public:
   Party(const Terms& terms, Wire& wire);
@@ -46,6 +40,9 @@ class Party {
   Residual residual(std::uint32_t bucket) const {
     return seats_[bucket] ? seats_[bucket]->giver.residual() : Residual{};
   }
+  // The bucket's open round waits for a part whose root this is.
+  bool lacks(std::uint32_t bucket, Member root) const { return seats_[bucket] && seats_[bucket]->giver.lacks(root); }
+  bool is_open(std::uint32_t bucket) const { return seats_[bucket] && seats_[bucket]->giver.open(); }
   std::optional<std::string> restore(std::uint32_t bucket, Residual residual) {
     return seat(bucket).giver.restore(std::move(residual));
   }
@@ -58,7 +55,6 @@ class Party {
     Root root;
   };
   Seat& seat(std::uint32_t bucket);
-  std::optional<Fault> fault(Member guilty, std::optional<std::string> what) const;
 
   const Terms terms_;
   Wire& wire_;

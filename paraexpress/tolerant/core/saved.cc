@@ -45,6 +45,7 @@ std::optional<Residual> parse_saved(std::span<const std::byte> bytes) {
   bytes = bytes.subspan(kHead);
   for (std::size_t part = 0; part < parts; ++part) {
     residual.owed.push_back(WireReader<kOwed>(bytes.first<kOwed>()).load<std::uint32_t, 0>());
+    if (residual.owed.back() >= kMostWeight) return std::nullopt;
     bytes = bytes.subspan(kOwed);
   }
   residual.count = WireReader<kCount>(bytes.first<kCount>()).load<std::uint64_t, 0>();

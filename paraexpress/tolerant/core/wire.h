@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "paraexpress/tolerant/core/note.h"
 
@@ -18,6 +19,10 @@ struct Ticket {
   std::uint32_t bucket = 0;
   std::uint64_t round = 0;
 };
+
+inline Fault no_memory(Member self, std::size_t bytes) {
+  return {self, ErrorCode::kSystem, "there is no memory for a message of " + std::to_string(bytes) + " bytes"};
+}
 
 // Each pair's notes arrive in the order of say(), and the elements of a kind in the order of send(), which comes right
 // after the note that announces them. Nothing blocks; what ends is told to the Party later.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "transport/base/rng.h"
@@ -20,11 +21,13 @@ TEST(TolerantNote, ComesBackAsItWasWritten) {
               static_cast<std::uint32_t>(rng.below(7)),
               rng.below(std::uint64_t{1} << 40),
               1 + rng.below(std::uint64_t{1} << 40),
-              static_cast<std::uint32_t>(rng.below(1 << 20)),
+              static_cast<std::uint32_t>(1 + rng.below(1 << 20)),
               0,
-              {}};
+              {},
+              false};
+    note.fresh = note.kind == NoteKind::kContribution && rng.below(2) == 0;
     if (note.kind == NoteKind::kResult) {
-      note.left_out = static_cast<std::uint32_t>(rng.below(kMostLeftOut + 1));
+      note.left_out = static_cast<std::uint32_t>(rng.below(std::min<std::uint64_t>(note.count, 1 << 30)));
       for (std::size_t rank = 0; rank < kTerms.ranks; ++rank) note.counted[rank] = rng.below(2) == 0;
     }
     Bytes bytes{};
@@ -49,7 +52,7 @@ TEST(TolerantNote, WhatMakesNoSenseInTheGroupIsRefused) {
   note.count = 0;
   EXPECT_FALSE(parses(note));
   note = good;
-  note.left_out = kMostLeftOut + 1;
+  note.left_out = 6;
   EXPECT_FALSE(parses(note));
   note = good;
   note.counted.set(19);

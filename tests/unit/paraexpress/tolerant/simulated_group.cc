@@ -13,8 +13,11 @@ SimulatedGroup::SimulatedGroup(const Simulated& options) : options_(options), rn
     terms.self = rank;
     terms.buckets = static_cast<std::uint32_t>(options.counts.size());
     ranks_.push_back(std::make_unique<Rank>(*this, terms));
-    for (std::uint32_t bucket = 0; bucket < terms.buckets && !options.residuals.empty(); ++bucket) {
-      EXPECT_FALSE(ranks_[rank]->party.restore(bucket, options.residuals[rank][bucket]));
+  }
+  // Those of ranks that are no more are others' now.
+  for (std::size_t old = 0; old < options.residuals.size(); ++old) {
+    for (std::uint32_t bucket = 0; bucket < options.counts.size(); ++bucket) {
+      EXPECT_FALSE(ranks_[old % ranks_.size()]->party.restore(bucket, options.residuals[old][bucket]));
     }
   }
   given_.resize(options.counts.size());
@@ -65,6 +68,13 @@ std::vector<std::vector<Residual>> SimulatedGroup::residuals() const {
 void SimulatedGroup::say(Member from, Member to, const Note& note) {
   std::array<std::byte, kNoteBytes> bytes{};
   encode_note(note, bytes);
+  if (note.kind == NoteKind::kResult && to == (from + 1) % ranks_.size()) {
+    for (Member rank = 0; rank < ranks_.size(); ++rank) {
+      std::uint64_t& missed = missed_[{from, note.bucket, rank}];
+      missed = note.counted.test(rank) ? 0 : missed + 1;
+      most_missed_ = std::max(most_missed_, missed);
+    }
+  }
   TimePoint& last = pipe(from, to).notes;
   last = std::max(last, now_ + delay());
   at(last, [this, from, to, bytes] {
@@ -79,7 +89,8 @@ void SimulatedGroup::say(Member from, Member to, const Note& note) {
 void SimulatedGroup::send(Member from, Member to, Message message) {
   const auto kind = static_cast<std::size_t>(message.ticket.kind);
   TimePoint& last = pipe(from, to).elements[kind];
-  last = std::max(last, now_ + delay());
+  const bool slow = message.ticket.kind == NoteKind::kContribution && options_.slow_uplink == from;
+  last = std::max(last, now_ + delay() + (slow ? Duration(std::chrono::milliseconds(15)) : Duration(0)));
   at(last, [this, from, to, kind, message] {
     pipe(from, to).arrived[kind].push_back(message);
     match(from, to, message.ticket.kind);
@@ -142,7 +153,7 @@ void SimulatedGroup::end(Rank& rank, std::uint32_t bucket, const Outcome& outcom
   if (results.size() <= rank.round) results.push_back(rank.buffers[bucket]);
   ASSERT_EQ(results[rank.round], rank.buffers[bucket]) << "round " << rank.round << " rank " << rank.terms.self;
   kept_ += outcome.kept;
-  least_weight_ = std::min(least_weight_, outcome.weight);
+  least_gradients_ = std::min(least_gradients_, outcome.gradients);
   if (--rank.open > 0) return;
   if (++rank.round < options_.rounds)
     after(Duration(0), [this, which = rank.terms.self] { step(which); });

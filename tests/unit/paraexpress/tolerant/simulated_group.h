@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct Simulated {
   double holes = 0;                                  // of how many contributions something is lost
   Duration compute = std::chrono::milliseconds(10);  // of a healthy rank, on average
   double spread = 0.1;                               // of its time, from step to step
+  std::optional<Member> slow_uplink{};               // what it gives takes 15 ms longer
   std::map<Member, double> slow{};                   // ranks that take so many times as long
   std::vector<std::vector<Residual>> residuals{};    // by rank and bucket, of an earlier life
 };
@@ -46,7 +48,9 @@ class SimulatedGroup {
   Duration took() const { return finished_ - TimePoint{}; }  // until the first rank has all results
   std::uint64_t skipped(Member rank) const { return ranks_[rank]->skipped; }
   std::uint64_t kept() const { return kept_; }
-  std::uint32_t least_weight() const { return least_weight_; }
+  std::uint32_t least_gradients() const { return least_gradients_; }
+  // The most rounds in a row that a part closed without a rank.
+  std::uint64_t most_missed() const { return most_missed_; }
   // What each round's first result was, of a bucket.
   const std::vector<std::vector<float>>& results(std::size_t bucket) const { return results_[bucket]; }
 
@@ -126,7 +130,9 @@ class SimulatedGroup {
   Rng rng_;
   TimePoint now_{}, finished_{};
   std::uint64_t order_ = 0, kept_ = 0;
-  std::uint32_t least_weight_ = ~std::uint32_t{0};
+  std::uint32_t least_gradients_ = ~std::uint32_t{0};
+  std::uint64_t most_missed_ = 0;
+  std::map<std::tuple<Member, std::uint32_t, Member>, std::uint64_t> missed_{};  // by root, bucket and rank
   std::priority_queue<Event> events_{};
   std::map<std::pair<Member, Member>, Pipe> pipes_{};
   std::vector<std::vector<double>> given_{};                // by bucket
