@@ -1,5 +1,8 @@
 #include "bench/cli/model_options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 
 #include "bench/trainer/model.h"
@@ -12,7 +15,7 @@ void add_model_options(CLI::App& command, trainer::TrainConfig& config) {
         const auto model = trainer::make_model(name);
         return model ? std::string() : model.error().message;
       },
-      "NAME");
+      fmt::format("{}", fmt::join(trainer::model_names(), "|")));
   command
       .add_option("--model", config.model,
                   "Model: of digits lr (784-10), mlp-small (784-512-10), mlp (784-512-512-10), cnn (two convolutions, "
