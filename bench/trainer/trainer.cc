@@ -187,9 +187,10 @@ void Trainer::slow_down() const {
   if (slow_ > 1) std::this_thread::sleep_for(std::chrono::duration<double>((slow_ - 1) * computed_s_));
 }
 
-// A step that the machine held up, or the first one, is no reason to sleep long in the next.
+// A step that the machine held up is no reason to sleep long in the next; nor is the first, which loads libraries.
 void Trainer::note_compute(double seconds) {
   constexpr double kGrowth = 1.05;
+  if (report_.steps == 0) return;
   computed_s_ = computed_s_ > 0 ? std::min(seconds, computed_s_ * kGrowth) : seconds;
 }
 

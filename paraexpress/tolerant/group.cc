@@ -20,8 +20,9 @@ constexpr Duration kDrain = std::chrono::seconds(60);
 constexpr auto kPatience = std::chrono::milliseconds(200);
 // What a rank sent before it left is here by then.
 constexpr auto kLastWords = std::chrono::seconds(1);
-// Looks for failures while there is something to do.
-constexpr std::uint64_t kLookEvery = 64;
+constexpr Duration kIdlePause = std::chrono::microseconds(500);
+// Looks for failures, while there is something to do and while there is not.
+constexpr std::uint64_t kLookEvery = 64, kLookIdlyEvery = 8;
 
 TimePoint now() { return TimePoint(Duration(steady_clock::now().time_since_epoch())); }
 
@@ -116,14 +117,7 @@ std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements
     state->end(tl::unexpected(ok.error()));
     return round;
   }
-  open_.push_back({bucket, std::move(state)});
-  // What this rank cannot do fails all: they would wait for it.
-  try {
-    failed_ = blame_of(party_->begin(bucket, static_cast<std::byte*>(elements), count, type, gives, now()));
-  } catch (const std::bad_alloc&) {
-    failed_ =
-        blame(options_.rank, {ErrorCode::kSystem, fmt::format("no memory for what is kept of bucket {}", bucket)});
-  }
+  open_.push_back({bucket, std::move(state), static_cast<std::byte*>(elements), count, type, gives});
   moved_at_ = steady_clock::now();
   wake_.notify_all();
   return round;
@@ -131,13 +125,31 @@ std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements
 
 bool TheGroup::should_compute() {
   const std::lock_guard lock(mutex_);
-  return party_ == nullptr || party_->should_compute();
+  if (party_ == nullptr || failed_) return true;
+  failed_ = begin_rounds();
+  return party_->should_compute();
+}
+
+// In the thread, as a rule: so what is given is added up beside what the caller computes. What this rank cannot do
+// fails all, as they would wait for it.
+std::optional<Blame> TheGroup::begin_rounds() {
+  for (Open& one : open_) {
+    if (std::exchange(one.begun, true)) continue;
+    try {
+      const auto fault = party_->begin(one.bucket, one.elements, one.count, one.type, one.gives, now());
+      if (fault) return blame_of(fault);
+    } catch (const std::bad_alloc&) {
+      return blame(options_.rank,
+                   {ErrorCode::kSystem, fmt::format("no memory for what is kept of bucket {}", one.bucket)});
+    }
+  }
+  return std::nullopt;
 }
 
 Result<Residual> TheGroup::residual(std::uint32_t bucket) {
   const std::lock_guard lock(mutex_);
   if (const auto ok = usable(bucket); !ok) return tl::unexpected(ok.error());
-  if (party_->is_open(bucket)) {
+  if (std::ranges::any_of(open_, [bucket](const Open& one) { return one.bucket == bucket; })) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("a round of bucket {} is open: wait for it", bucket));
   }
   return party_->residual(bucket);
@@ -191,6 +203,7 @@ Blame TheGroup::channel_failed(Member peer, const Error& error) {
 
 bool TheGroup::settle() {
   const auto ended = std::erase_if(open_, [this](const Open& one) {
+    if (!one.begun) return false;
     auto outcome = party_->settle(one.bucket);
     if (!outcome) return false;
     outcome->took = steady_clock::now() - one.state->start;
@@ -202,6 +215,7 @@ bool TheGroup::settle() {
 
 std::optional<Blame> TheGroup::step() {
   bool moved = false;
+  if (auto found = begin_rounds()) return found;
   auto found = carrier_->advance(*this,
                                  {[this](Member peer) { return farewells_->has_left(peer); },
                                   [this](Member peer, const Error& error) { return channel_failed(peer, error); }},
@@ -215,7 +229,7 @@ std::optional<Blame> TheGroup::step() {
 std::optional<Blame> TheGroup::look(bool moved) {
   const auto at = steady_clock::now();
   if (moved) moved_at_ = at;
-  if (!moved || ++looks_ % kLookEvery == 0) {
+  if (++looks_ % (moved ? kLookEvery : kLookIdlyEvery) == 0) {
     if (auto found = farewells_->look()) return found;
   }
   return open_.empty() ? std::nullopt : look_for_stalls(at - moved_at_);
@@ -246,6 +260,8 @@ void TheGroup::rest(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     return;
   }
+  // Nobody here waits: what others sent may lie for a moment, while this rank computes.
+  if (open_.empty()) pause = kIdlePause;
   if (const auto next = party_->next()) pause = std::clamp(*next - now(), Duration(0), pause);
   wake_.wait_for(lock, pause);
 }

@@ -42,6 +42,11 @@ class TheGroup final : public Group, private Listener {
   struct Open {
     std::uint32_t bucket = 0;
     std::shared_ptr<State> state{};
+    std::byte* elements = nullptr;
+    std::uint64_t count = 0;
+    DataType type = DataType::kFloat32;
+    bool gives = true;
+    bool begun = false;
   };
 
   std::optional<Blame> heard(Member from, std::span<const std::byte> note) override;
@@ -51,6 +56,7 @@ class TheGroup final : public Group, private Listener {
   void serve();
   // With the lock.
   std::optional<Blame> step();
+  std::optional<Blame> begin_rounds();
   bool settle();
   std::optional<Blame> look(bool moved);
   std::optional<Blame> look_for_stalls(std::chrono::steady_clock::duration idle) const;

@@ -1,4 +1,4 @@
-// All-reduces of gradients that wait for nobody for long: a group of ranks that agreed to do without late and lost
+// All-reduces of gradients that do not wait long for any rank: a group that agreed to do without late and lost
 // contributions, within bounds, and to make up for them later.
 //
 // Tolerant contract: a round of a bucket ends once a quorum of ranks gave to it and its deadline is over; its result is

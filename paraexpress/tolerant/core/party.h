@@ -42,7 +42,6 @@ class Party {
   }
   // The bucket's open round waits for a part whose root this is.
   bool lacks(std::uint32_t bucket, Member root) const { return seats_[bucket] && seats_[bucket]->giver.lacks(root); }
-  bool is_open(std::uint32_t bucket) const { return seats_[bucket] && seats_[bucket]->giver.open(); }
   std::optional<std::string> restore(std::uint32_t bucket, Residual residual) {
     return seat(bucket).giver.restore(std::move(residual));
   }
