@@ -78,8 +78,8 @@ TEST(TrainTolerantly, WithoutStalenessItTrainsAsTheStrictContractDoes) {
 
 TEST(TrainTolerantly, ASlowRankLeavesOutStepsAndReplicasStayEqual) {
   const json run =
-      results_by("paraexpress", {"--model", "mlp-small", "--epochs", "4", "--batch", "60", "--examples", "1000",
-                                 "--ranks", "3", "--slow", "1=20", "--tolerant", "q=1,deadline=1ms,staleness=30"});
+      results_by("paraexpress", {"--model", "mlp-small", "--epochs", "3", "--batch", "80", "--examples", "1000",
+                                 "--ranks", "4", "--slow", "1=10", "--tolerant", "q=1,deadline=1ms,staleness=30"});
   EXPECT_EQ(run["replicas_identical"], true);
   EXPECT_EQ(run["slow"], (json{{"1", 10.0}}));
   EXPECT_EQ(run["tolerant"]["terms"], "q=1,deadline=1ms,staleness=30,p=0%");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <thread>
@@ -125,10 +126,12 @@ TEST_F(CollNetCuda, MemoryThatCannotBePinnedIsAnErrorOfTheRegistrationAlone) {
 // A GPU that stands still: the abort waits for it a second, and no longer.
 TEST_F(CollNetCuda, AnAbortWhileTheGpuStandsStillEnds) {
   const auto net = CollNet::open(12);
+  std::barrier registered(2);  // which asks the GPU, too
   with_coll_ranks(*net, 2, [&](CollRank& me) {
     std::byte* const memory = gpu_memory(me);
     void* const mr = me.reg(memory, kBytes, kPtrCuda);
     void* request = nullptr;
+    registered.arrive_and_wait();
     if (me.rank == 0) driver_->hold(true);
     ASSERT_EQ(start(me, memory, mr, &request), kSuccess);
     int done = 0, size = 0;
