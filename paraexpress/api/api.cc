@@ -16,7 +16,6 @@
 #include "paraexpress/elastic/elastic.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/rendezvous/bootstrap.h"
-#include "transport/rendezvous/socket_io.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -82,30 +81,18 @@ Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
   if (const auto ok = check(options, out); !ok) return ok;
   auto engine = engine_options(*options);
   if (!engine) return tl::unexpected(engine.error());
-  Bootstrap::Options meeting;
-  meeting.rank = options->rank;
-  meeting.size = options->ranks + options->helpers;
-  meeting.required = options->ranks;
-  if (meeting.size > 1 || options->root != nullptr || options->hosts != nullptr) {
-    const auto addresses = addresses_of(options->root, options->hosts, options->ranks);
-    if (!addresses) return tl::unexpected(addresses.error());
-    meeting.root = addresses->front();
-    if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
-  }
+  auto met = meet(options->root, options->hosts, options->rank, options->ranks, options->helpers);
+  if (!met) return tl::unexpected(met.error());
   const auto comm = std::make_shared<Comm>();
-  auto transport = OwnTransport::choose(options->rank);
-  if (!transport) return tl::unexpected(transport.error());
-  comm->transport = std::move(*transport);
-  auto bootstrap = Bootstrap::join(meeting);
-  if (!bootstrap) return tl::unexpected(bootstrap.error());
-  comm->bootstrap = std::move(*bootstrap);
+  comm->transport = std::move(met->transport);
+  comm->bootstrap = std::move(met->bootstrap);
   engine->device = comm->transport->device();
   engine->channel.job = comm->transport->job();
   auto made = Engine::create(
       comm->transport->transport(), [&](std::span<const std::byte> mine) { return comm->bootstrap->all_gather(mine); },
       *engine);
   if (!made) return tl::unexpected(made.error());
-  comm->elastic = Elastic::around(comm->transport->transport(), std::move(*made), {*engine, meeting.root});
+  comm->elastic = Elastic::around(comm->transport->transport(), std::move(*made), {*engine, met->root});
   *out = comms().add(comm);
   return {};
 }

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "transport/rendezvous/socket_io.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -66,6 +69,24 @@ Result<std::vector<std::string>> addresses_of(const char* root, const char* host
   const int count = names.empty() ? 0 : static_cast<int>(all.size());
   if (ranks > 0 ? count == ranks : count > 0) return all;
   return wrong(fmt::format("hosts '{}' names {}, ranks is {}; allowed: a host per rank", names, count, ranks));
+}
+
+Result<Met> meet(const char* root, const char* hosts, int rank, int ranks, int helpers) {
+  rendezvous::Bootstrap::Options meeting;
+  meeting.rank = rank;
+  meeting.size = ranks + helpers;
+  meeting.required = ranks;
+  if (meeting.size > 1 || root != nullptr || hosts != nullptr) {
+    const auto addresses = addresses_of(root, hosts, ranks);
+    if (!addresses) return tl::unexpected(addresses.error());
+    meeting.root = addresses->front();
+    if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
+  }
+  auto transport = OwnTransport::choose(rank);
+  if (!transport) return tl::unexpected(transport.error());
+  auto bootstrap = rendezvous::Bootstrap::join(meeting);
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
+  return Met{meeting.root, std::move(*transport), std::move(*bootstrap)};
 }
 
 }  // namespace clustar::paraexpress

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "paraexpress/api/own_transport.h"
 #include "transport/base/result.h"
+#include "transport/rendezvous/bootstrap.h"
 
 namespace clustar::paraexpress {
 
@@ -65,5 +67,14 @@ class Handles {
 // Where rank 0 may be, each HOST:PORT: `root`, or of `hosts`, "HOST[:PORT],HOST,...", each with the first one's port.
 // One of them is null. `ranks`: how many hosts there must be; 0: a newcomer does not know.
 Result<std::vector<std::string>> addresses_of(const char* root, const char* hosts, int ranks);
+
+// What a group of ranks is made of, and outlives it.
+struct Met {
+  std::string root{};  // where they met; empty: there is one rank alone
+  std::unique_ptr<OwnTransport> transport{};
+  std::unique_ptr<rendezvous::Bootstrap> bootstrap{};
+};
+// Blocks until all `ranks` have met, and `helpers`, that may stay away.
+Result<Met> meet(const char* root, const char* hosts, int rank, int ranks, int helpers = 0);
 
 }  // namespace clustar::paraexpress

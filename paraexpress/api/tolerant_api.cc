@@ -11,21 +11,17 @@
 #include <utility>
 
 #include "paraexpress/api/calls.h"
-#include "paraexpress/api/own_transport.h"
 #include "paraexpress/tolerant/core/saved.h"
 #include "paraexpress/tolerant/tolerant.h"
 #include "transport/rendezvous/bootstrap.h"
-#include "transport/rendezvous/socket_io.h"
 
 namespace clustar::paraexpress {
 namespace {
 
 using rendezvous::Bootstrap;
 
-// What the group is made of outlives it.
 struct Ranks {
-  std::unique_ptr<OwnTransport> transport{};
-  std::unique_ptr<Bootstrap> bootstrap{};
+  Met met{};  // outlives the group
   std::unique_ptr<tolerant::Group> group{};
 };
 struct Begun {
@@ -92,30 +88,18 @@ Result<void> init(const clustarPxTolerantOptions_v1* options, clustarPxTolerant_
   }
   auto group = options_of(*options);
   if (!group) return tl::unexpected(group.error());
-  Bootstrap::Options meeting;
-  meeting.rank = options->rank;
-  meeting.size = options->ranks;
-  if (options->ranks > 1 || options->root != nullptr || options->hosts != nullptr) {
-    const auto addresses = addresses_of(options->root, options->hosts, options->ranks);
-    if (!addresses) return tl::unexpected(addresses.error());
-    meeting.root = addresses->front();
-    if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
-  }
+  auto met = meet(options->root, options->hosts, options->rank, options->ranks);
+  if (!met) return tl::unexpected(met.error());
   const auto ranks = std::make_shared<Ranks>();
-  auto transport = OwnTransport::choose(options->rank);
-  if (!transport) return tl::unexpected(transport.error());
-  ranks->transport = std::move(*transport);
-  auto bootstrap = Bootstrap::join(meeting);
-  if (!bootstrap) return tl::unexpected(bootstrap.error());
-  ranks->bootstrap = std::move(*bootstrap);
-  group->device = ranks->transport->device();
-  group->channel.job = ranks->transport->job();
-  const auto id = agree_on_id(*ranks->bootstrap);
+  ranks->met = std::move(*met);
+  group->device = ranks->met.transport->device();
+  group->channel.job = ranks->met.transport->job();
+  const auto id = agree_on_id(*ranks->met.bootstrap);
   if (!id) return tl::unexpected(id.error());
   group->channel.comm_id = *id;
   auto made = tolerant::Group::create(
-      ranks->transport->transport(),
-      [&](std::span<const std::byte> mine) { return ranks->bootstrap->all_gather(mine); }, *group);
+      ranks->met.transport->transport(),
+      [&](std::span<const std::byte> mine) { return ranks->met.bootstrap->all_gather(mine); }, *group);
   if (!made) return tl::unexpected(made.error());
   ranks->group = std::move(*made);
   *out = groups().add(ranks);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "paraexpress/engine/operations.h"
+#include "paraexpress/engine/pending.h"
 #include "paraexpress/engine/pushes.h"
 #include "transport/base/library_thread.h"
 
@@ -20,37 +21,17 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Shared by who started it and the engine, so that either may go first.
-struct State {
-  std::mutex mutex{};
-  std::condition_variable changed{};
-  std::optional<Result<double>> outcome{};
-  steady_clock::time_point start = steady_clock::now();
-
-  double age() const { return std::chrono::duration<double>(steady_clock::now() - start).count(); }
-  void end(Result<double> result) {
-    const std::lock_guard lock(mutex);
-    outcome = std::move(result);
-    changed.notify_all();
-  }
-};
-
 class Started final : public Operation {
  public:
-  explicit Started(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  bool done() const override {
-    const std::lock_guard lock(state_->mutex);
-    return state_->outcome.has_value();
-  }
-  Result<double> wait() override {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [&] { return state_->outcome.has_value(); });
-    return *state_->outcome;
-  }
+  explicit Started(std::shared_ptr<Pending<double>> pending) : pending_(std::move(pending)) {}
+  bool done() const override { return pending_->done(); }
+  Result<double> wait() override { return pending_->wait(); }
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<Pending<double>> pending_;
 };
+
+double age_of(const Pending<double>& pending) { return std::chrono::duration<double>(pending.age()).count(); }
 
 Work work_of(Collective collective, void* data, std::uint64_t count, DataType type,
              Reduction reduction = Reduction::kSum) {
@@ -65,7 +46,7 @@ Work work_of(Collective collective, void* data, std::uint64_t count, DataType ty
 
 struct Queued {
   Asked asked{};
-  std::shared_ptr<State> state{};
+  std::shared_ptr<Pending<double>> pending{};
 };
 
 EngineOptions with_rank(EngineOptions options) {
@@ -194,7 +175,7 @@ class TheEngine final : public Engine {
     }
     end_thread();
     const std::lock_guard lock(mutex_);
-    for (const Queued& one : queue_) one.state->end(fail(ErrorCode::kInvalidUsage, "the engine is closed"));
+    for (const Queued& one : queue_) one.pending->end(fail(ErrorCode::kInvalidUsage, "the engine is closed"));
     queue_.clear();
     take_down();
     tell();
@@ -269,14 +250,14 @@ Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather&
 // What this rank cannot do fails the engine: the others would take its next operation for this one.
 std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t count, std::uint64_t each) {
   const std::uint64_t bytes = count * each;
-  auto state = std::make_shared<State>();
-  auto operation = std::make_unique<Started>(state);
+  auto pending = std::make_shared<Pending<double>>();
+  auto operation = std::make_unique<Started>(pending);
   const std::lock_guard lock(mutex_);
   if (failed_ || closed_) {
-    state->end(failed_ ? Result<double>(tl::unexpected(failed_->error))
-                       : fail(ErrorCode::kInvalidUsage, "the engine is closed"));
+    pending->end(failed_ ? Result<double>(tl::unexpected(failed_->error))
+                         : fail(ErrorCode::kInvalidUsage, "the engine is closed"));
   } else if (count == 0) {
-    state->end(0.0);
+    pending->end(0.0);
   } else {
     const bool too_many = count > std::numeric_limits<std::uint64_t>::max() / each;
     for (const auto& one : memory_) {
@@ -284,7 +265,7 @@ std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t count, std:
     }
     const auto refuse = [&](const Error& error) {
       failed_ = blame(options_.rank, error);
-      state->end(tl::unexpected(failed_->error));
+      pending->end(tl::unexpected(failed_->error));
       abort_ = true;
       wake_.notify_all();
       return std::move(operation);
@@ -299,10 +280,10 @@ std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t count, std:
     auto pushed = pushes_.admit(work.collective, work.data, bytes, work.type);
     if (!pushed) return refuse(pushed.error());
     if (options_.ranks == 1) {
-      state->end(0.0);
+      pending->end(0.0);
       return operation;
     }
-    queue_.push_back({{std::move(work), bytes, std::move(*pushed)}, std::move(state)});
+    queue_.push_back({{std::move(work), bytes, std::move(*pushed)}, std::move(pending)});
     wake_.notify_all();
   }
   return operation;
@@ -321,10 +302,10 @@ std::optional<Blame> TheEngine::begin(std::unique_lock<std::mutex>& lock) {
       work_.push_back(std::move(*begun));
       continue;
     }
-    const double seconds = running_.back().state->age();
+    const double seconds = age_of(*running_.back().pending);
     operations_->count(seconds);
     if (failed_) continue;
-    running_.back().state->end(seconds);
+    running_.back().pending->end(seconds);
     running_.pop_back();
     tell();
   }
@@ -338,9 +319,9 @@ void TheEngine::end_what_is_done() {
       ++i;
       continue;
     }
-    const double seconds = running_[i].state->age();
+    const double seconds = age_of(*running_[i].pending);
     operations_->end(*work_[i], seconds);
-    running_[i].state->end(seconds);
+    running_[i].pending->end(seconds);
     work_.erase(work_.begin() + static_cast<std::ptrdiff_t>(i));
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -382,8 +363,8 @@ void TheEngine::serve_until_closed() {
   if (!why) return;
   // Only then is the memory of operations its owner's again.
   take_down();
-  for (const Queued& one : running_) one.state->end(tl::unexpected(failed_->error));
-  for (const Queued& one : queue_) one.state->end(tl::unexpected(failed_->error));
+  for (const Queued& one : running_) one.pending->end(tl::unexpected(failed_->error));
+  for (const Queued& one : queue_) one.pending->end(tl::unexpected(failed_->error));
   running_.clear();
   queue_.clear();
   tell();

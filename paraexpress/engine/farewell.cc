@@ -20,6 +20,17 @@ Blame blame(Member guilty, const Error& error) {
   return {guilty, {error.code, fmt::format("rank {}: {}", guilty, error.message)}};
 }
 
+Blame who_failed(Watch& watch, Member peer, const Error& error) {
+  // Who gave up because of a third rank has said so before it closed.
+  constexpr auto kPatience = std::chrono::milliseconds(200);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  do {
+    if (auto found = watch.look()) return *found;
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < until && watch.silent(peer));
+  return blame(peer, error);
+}
+
 FarewellBytes encode_farewell(const std::optional<Blame>& blame) {
   FarewellBytes bytes{};
   bytes[0] = std::byte{kVersion};
@@ -122,6 +133,13 @@ std::optional<Blame> Farewells::part(const std::optional<Blame>& what, Duration 
     std::this_thread::yield();
   }
   return first;
+}
+
+std::optional<Blame> Farewells::last_word(const std::optional<Blame>& why, Duration limit) {
+  const auto heard = part(why, limit);
+  if (!why) return std::nullopt;
+  if (why->guilty == kNobody && heard && heard->guilty != kNobody) return heard;
+  return resolve(*why);
 }
 
 Blame Farewells::resolve(const Blame& what) const {

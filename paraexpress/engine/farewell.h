@@ -42,8 +42,9 @@ class Farewells final : public Watch {
   // Says it to all who are there, and waits until each has said its last word or is gone, so that nobody loses this
   // one. The first failure that is heard meanwhile.
   std::optional<Blame> part(const std::optional<Blame>& blame, Duration limit);
-  // After part(): of a stall, a rank that has not answered, for one that lives does. Otherwise `what`.
-  Blame resolve(const Blame& what) const;
+  // part(), and what is known then of who is to blame: of a stall who was named by another, or has not answered, for
+  // one that lives does. Nothing where `why` is nothing.
+  std::optional<Blame> last_word(const std::optional<Blame>& why, Duration limit);
 
  private:
   struct State {
@@ -53,6 +54,7 @@ class Farewells final : public Watch {
     bool left = false;
   };
   std::optional<Blame> hear(Member peer);
+  Blame resolve(const Blame& what) const;
 
   Mesh& mesh_;
   const Member rank_;

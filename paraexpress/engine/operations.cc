@@ -379,10 +379,7 @@ std::optional<Blame> Operations::part(const std::optional<Blame>& why) {
     for (const std::uint32_t helper : helpers_) lines_->order(helper, {.ends = true});
     lines_->flush(kPartFailed);
   }
-  const auto heard = farewells_->part(why, why ? kPartFailed : kPart);
-  if (!why) return std::nullopt;
-  if (why->guilty == kNobody && heard && heard->guilty != kNobody) return heard;
-  return farewells_->resolve(*why);
+  return farewells_->last_word(why, why ? kPartFailed : kPart);
 }
 
 }  // namespace clustar::paraexpress

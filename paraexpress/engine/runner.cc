@@ -190,7 +190,7 @@ std::optional<Blame> Runner::take(Running& one, std::size_t link, bool& moved) {
       moved = true;
       return std::nullopt;
     }
-    if (!progress) return channel_failed(facts.peer, progress.error());
+    if (!progress) return who_failed(watch_, facts.peer, progress.error());
     if (!progress->done) return std::nullopt;
     if (odd) {
       return blame(facts.peer, {ErrorCode::kInvalidUsage,
@@ -255,7 +255,7 @@ std::optional<Blame> Runner::post(Running& one, std::size_t link, bool& moved) {
       lose(one, facts.peer);
       return std::nullopt;
     }
-    if (!request) return channel_failed(peer, request.error());
+    if (!request) return who_failed(watch_, peer, request.error());
     if (*request == nullptr) return std::nullopt;
     message.request = *request;
     mine.messages.push_back(message);
@@ -284,17 +284,6 @@ std::optional<Blame> Runner::add_up(Running& one, bool& moved) {
     moved = true;
   }
   return std::nullopt;
-}
-
-Blame Runner::channel_failed(Member peer, const Error& error) {
-  // Who gave up because of a third rank has said so before it closed.
-  constexpr auto kPatience = std::chrono::milliseconds(200);
-  const auto until = steady_clock::now() + kPatience;
-  do {
-    if (auto found = watch_.look()) return *found;
-    std::this_thread::yield();
-  } while (steady_clock::now() < until && watch_.silent(peer));
-  return blame(peer, error);
 }
 
 // Who holds it up is not seen from here: in most plans it is no neighbour.

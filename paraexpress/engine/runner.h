@@ -120,8 +120,6 @@ class Runner {
   }
   void watch_helpers(Running& one);
   void lose(Running& one, Member peer);
-  // The peer's channel failed: unless the others say who is to blame, it is the peer.
-  Blame channel_failed(Member peer, const Error& error);
   Blame stalled(const Running& one) const;
   int tags_of(const Work& work);
 

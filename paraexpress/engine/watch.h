@@ -26,4 +26,7 @@ class Watch {
   virtual bool silent(Member peer) const = 0;
 };
 
+// The peer's channel failed: unless the others say who is to blame, it is the peer. Waits a moment for what they say.
+Blame who_failed(Watch& watch, Member peer, const Error& error);
+
 }  // namespace clustar::paraexpress

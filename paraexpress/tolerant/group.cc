@@ -16,8 +16,6 @@ using std::chrono::steady_clock;
 constexpr Duration kPart = std::chrono::seconds(1), kPartFailed = std::chrono::milliseconds(500);
 // What others wait for is theirs by then, or they stand still.
 constexpr Duration kDrain = std::chrono::seconds(60);
-// Who gave up because of a third rank has said so before it closed.
-constexpr auto kPatience = std::chrono::milliseconds(200);
 // What a rank sent before it left is here by then.
 constexpr auto kLastWords = std::chrono::seconds(1);
 constexpr Duration kIdlePause = std::chrono::microseconds(500);
@@ -33,35 +31,14 @@ std::optional<Blame> blame_of(const std::optional<Fault>& fault) {
 
 }  // namespace
 
-// Shared by the caller and the group's thread, so that either may go first.
-struct TheGroup::State {
-  std::mutex mutex{};
-  std::condition_variable changed{};
-  std::optional<Result<Outcome>> outcome{};
-  const steady_clock::time_point start = steady_clock::now();
-
-  void end(Result<Outcome> result) {
-    const std::lock_guard lock(mutex);
-    outcome = std::move(result);
-    changed.notify_all();
-  }
-};
-
 class TheGroup::Started final : public Round {
  public:
-  explicit Started(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  bool done() const override {
-    const std::lock_guard lock(state_->mutex);
-    return state_->outcome.has_value();
-  }
-  Result<Outcome> wait() override {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [&] { return state_->outcome.has_value(); });
-    return *state_->outcome;
-  }
+  explicit Started(std::shared_ptr<Pending<Outcome>> pending) : pending_(std::move(pending)) {}
+  bool done() const override { return pending_->done(); }
+  Result<Outcome> wait() override { return pending_->wait(); }
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<Pending<Outcome>> pending_;
 };
 
 Result<void> TheGroup::set_up(transport::Transport& transport, const AllGather& all_gather) {
@@ -99,10 +76,13 @@ Result<void> TheGroup::usable(std::uint32_t bucket) const {
 
 std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements, std::size_t count, DataType type,
                                             bool gives) {
-  auto state = std::make_shared<State>();
-  auto round = std::make_unique<Started>(state);
+  auto pending = std::make_shared<Pending<Outcome>>();
+  auto round = std::make_unique<Started>(pending);
   const std::lock_guard lock(mutex_);
   auto ok = usable(bucket);
+  if (ok && type != DataType::kFloat32 && type != DataType::kFloat64) {
+    ok = fail(ErrorCode::kInvalidArgument, fmt::format("elements of {}; allowed: float32, float64", name_of(type)));
+  }
   if (ok && (elements == nullptr || count == 0 || count > kMostElements)) {
     ok = fail(ErrorCode::kInvalidArgument, fmt::format("{} elements; allowed: 1 to 2^40, in memory", count));
   }
@@ -110,14 +90,11 @@ std::unique_ptr<Round> TheGroup::all_reduce(std::uint32_t bucket, void* elements
     ok = fail(ErrorCode::kInvalidArgument,
               fmt::format("{} elements of {}; allowed: {} bytes", count, name_of(type), options_.most_bytes));
   }
-  if (ok && type != DataType::kFloat32 && type != DataType::kFloat64) {
-    ok = fail(ErrorCode::kInvalidArgument, fmt::format("elements of {}; allowed: float32, float64", name_of(type)));
-  }
   if (!ok) {
-    state->end(tl::unexpected(ok.error()));
+    pending->end(tl::unexpected(ok.error()));
     return round;
   }
-  open_.push_back({bucket, std::move(state), static_cast<std::byte*>(elements), count, type, gives});
+  open_.push_back({bucket, std::move(pending), static_cast<std::byte*>(elements), count, type, gives});
   moved_at_ = steady_clock::now();
   wake_.notify_all();
   return round;
@@ -192,22 +169,13 @@ void TheGroup::sent(Member to, const Ticket& ticket, std::span<const ElementRang
   party_->sent(to, ticket, missing);
 }
 
-Blame TheGroup::channel_failed(Member peer, const Error& error) {
-  const auto until = steady_clock::now() + kPatience;
-  do {
-    if (auto found = farewells_->look()) return *found;
-    std::this_thread::yield();
-  } while (steady_clock::now() < until && farewells_->silent(peer));
-  return blame(peer, error);
-}
-
 bool TheGroup::settle() {
   const auto ended = std::erase_if(open_, [this](const Open& one) {
     if (!one.begun) return false;
     auto outcome = party_->settle(one.bucket);
     if (!outcome) return false;
-    outcome->took = steady_clock::now() - one.state->start;
-    one.state->end(*outcome);
+    outcome->took = one.pending->age();
+    one.pending->end(*outcome);
     return true;
   });
   return ended > 0;
@@ -216,10 +184,11 @@ bool TheGroup::settle() {
 std::optional<Blame> TheGroup::step() {
   bool moved = false;
   if (auto found = begin_rounds()) return found;
-  auto found = carrier_->advance(*this,
-                                 {[this](Member peer) { return farewells_->has_left(peer); },
-                                  [this](Member peer, const Error& error) { return channel_failed(peer, error); }},
-                                 moved);
+  auto found =
+      carrier_->advance(*this,
+                        {[this](Member peer) { return farewells_->has_left(peer); },
+                         [this](Member peer, const Error& error) { return who_failed(*farewells_, peer, error); }},
+                        moved);
   if (!found) found = blame_of(party_->advance(now()));
   if (found) return found;
   moved = settle() || moved;
@@ -282,16 +251,9 @@ void TheGroup::serve() {
   }
   const std::optional<Blame> why = failed_;
   lock.unlock();
-  const auto last_word = part(why);
+  const auto last_word = farewells_->last_word(why, why ? kPartFailed : kPart);
   lock.lock();
   end(last_word);
-}
-
-std::optional<Blame> TheGroup::part(const std::optional<Blame>& why) {
-  const auto heard = farewells_->part(why, why ? kPartFailed : kPart);
-  if (!why) return std::nullopt;
-  if (why->guilty == kNobody && heard && heard->guilty != kNobody) return heard;
-  return farewells_->resolve(*why);
 }
 
 // Nothing is sent or received any more; then what callers gave is theirs again.
@@ -304,7 +266,7 @@ void TheGroup::end(const std::optional<Blame>& why) {
   carrier_.reset();
   farewells_.reset();
   mesh_.reset();
-  for (const Open& one : open_) one.state->end(tl::unexpected(failed_->error));
+  for (const Open& one : open_) one.pending->end(tl::unexpected(failed_->error));
   open_.clear();
 }
 

@@ -13,6 +13,7 @@
 
 #include "paraexpress/engine/farewell.h"
 #include "paraexpress/engine/mesh.h"
+#include "paraexpress/engine/pending.h"
 #include "paraexpress/tolerant/carrier.h"
 #include "paraexpress/tolerant/core/party.h"
 #include "paraexpress/tolerant/tolerant.h"
@@ -37,11 +38,10 @@ class TheGroup final : public Group, private Listener {
 
  private:
   using Instant = std::chrono::steady_clock::time_point;
-  struct State;
   class Started;
   struct Open {
     std::uint32_t bucket = 0;
-    std::shared_ptr<State> state{};
+    std::shared_ptr<Pending<Outcome>> pending{};
     std::byte* elements = nullptr;
     std::uint64_t count = 0;
     DataType type = DataType::kFloat32;
@@ -63,10 +63,6 @@ class TheGroup final : public Group, private Listener {
   void rest(std::unique_lock<std::mutex>& lock);
   void end(const std::optional<Blame>& why);
   Result<void> usable(std::uint32_t bucket) const;
-  // Without it.
-  std::optional<Blame> part(const std::optional<Blame>& why);
-
-  Blame channel_failed(Member peer, const Error& error);
 
   const GroupOptions options_;
   const Terms terms_;
