@@ -19,7 +19,6 @@
 namespace clustar::paraexpress {
 namespace {
 
-using std::chrono::steady_clock;
 
 class Started final : public Operation {
  public:
