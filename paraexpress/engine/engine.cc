@@ -19,7 +19,6 @@
 namespace clustar::paraexpress {
 namespace {
 
-
 class Started final : public Operation {
  public:
   explicit Started(std::shared_ptr<Pending<double>> pending) : pending_(std::move(pending)) {}
