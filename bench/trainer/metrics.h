@@ -95,8 +95,9 @@ struct PlannedSize {
 // What a report says beside the measurements.
 struct RunInfo {
   std::string data_source;
-  NcclInfo nccl;  // with CollectiveKind::kNccl
-  PsInfo ps;      // with CollectiveKind::kPs
+  std::string replay = "null";  // replay_json()'s text
+  NcclInfo nccl;                // with CollectiveKind::kNccl
+  PsInfo ps;                    // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
   std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
   std::size_t train_examples = 0;
@@ -128,9 +129,10 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
 // `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for a tolerant run,
 // where `images` and the loss are of what was computed in time, and the contributions those that were given and not in
-// their own step's sums. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
-// each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are
-// means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// their own step's sums. `replay` is replay_json()'s, null where the run computed; with one, losses and accuracy are
+// null. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch),
+// `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are means over
+// ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

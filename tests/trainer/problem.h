@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/trainer.h"
@@ -34,8 +35,9 @@ struct Problem {
   }
 
   RankOutcome run(Links links, const ProgressSink& progress = {}) const {
-    const ComputeThread compute;  // as a rank does: oneDNN's idle threads would spin beside other tests
-    Trainer trainer(config, model, plan, dataset, split, links, progress);
+    const ComputeThread settings_of_thread;  // as a rank does: oneDNN's idle threads would spin beside other tests
+    const RankCompute computes = make_compute(config, model, plan, {}, links.rank(), links.size());
+    Trainer trainer(config, model, plan, *computes.compute, dataset, split, links, progress);
     RankOutcome outcome;
     outcome.report = trainer.run();
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
