@@ -1,6 +1,7 @@
 // A small training run over a fake transport, for tests.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@ struct Problem {
   Split split = *split_dataset(dataset, 1);
   Model model;
   BucketPlan plan;
+  std::optional<LayerTimes> times{};  // of a replay
 
   explicit Problem(const std::string& name, const ModelOptions& options = {}) : model(*make_model(name, options)) {
     config.model = name;
@@ -36,7 +38,7 @@ struct Problem {
 
   RankOutcome run(Links links, const ProgressSink& progress = {}) const {
     const ComputeThread settings_of_thread;  // as a rank does: oneDNN's idle threads would spin beside other tests
-    const RankCompute computes = make_compute(config, model, plan, {}, links.rank(), links.size());
+    const RankCompute computes = make_compute(config, model, plan, times, links.rank(), links.size());
     Trainer trainer(config, model, plan, *computes.compute, dataset, split, links, progress);
     RankOutcome outcome;
     outcome.report = trainer.run();
