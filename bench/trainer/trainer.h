@@ -10,7 +10,7 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/collective.h"
 #include "bench/trainer/config.h"
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/network.h"
 #include "bench/trainer/loss_meter.h"

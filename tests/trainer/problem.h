@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/trainer/compute_thread.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/fake_links.h"
 
