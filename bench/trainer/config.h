@@ -11,7 +11,7 @@
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
 #include "bench/trainer/compute/options.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/paraexpress_options.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "bench/trainer/config.h"
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/trainer.h"
 #include "transport/base/result.h"

@@ -11,7 +11,7 @@
 #include "bench/trainer/collective.h"
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/config.h"
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"

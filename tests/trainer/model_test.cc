@@ -10,9 +10,9 @@
 #include <set>
 
 #include "bench/trainer/buckets.h"
-#include "bench/trainer/images.h"
+#include "bench/trainer/data/images.h"
+#include "bench/trainer/data/text.h"
 #include "bench/trainer/metrics.h"
-#include "bench/trainer/text.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/problem.h"
 

@@ -15,7 +15,7 @@
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/trainer/compute/rank_compute.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/command.h"

@@ -8,7 +8,7 @@
 
 #include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/fake_links.h"
 
