@@ -16,10 +16,10 @@
 #include "bench/ab/results.h"
 #include "bench/cli/ab_jobs.h"
 #include "bench/cli/ab_suite.h"
+#include "bench/cli/ab_table.h"
+#include "bench/cli/ab_training.h"
 #include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
-#include "bench/cli/compute_options.h"
-#include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
 #include "bench/trainer/model.h"
@@ -34,7 +34,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxRanks = 64;
-constexpr double kMib = 1024 * 1024;
 constexpr double kSuiteTarget = 0.95;  // which an MLP reaches on MNIST in 6 epochs
 constexpr int kSuiteEpochs = 40;       // at most, for those that do not
 
@@ -50,21 +49,18 @@ struct Options {
   int mtu = 1500;
   std::string buffer;
   std::string uplink;  // rate; empty: one switch
-  double bucket_mib = trainer::kDefaultBucketBytes / kMib;
-  double first_bucket_mib = trainer::kDefaultFirstBucketBytes / kMib;
-  double target_accuracy = 0;
+  AbTraining training;
   std::string json_path;
   std::string report_path;
   bool no_progress = false;
-  ComputeTexts compute;
   AbSuiteArguments suite;
   AbJobsArguments jobs;
+  AbTableArguments table;
   CLI::Option* rounds_given = nullptr;
   CLI::Option* hosts_given = nullptr;
-  CLI::Option* model_given = nullptr;
-  CLI::Option* epochs_given = nullptr;
   CLI::Option* scenario_given = nullptr;
   CLI::Option* jobs_given = nullptr;
+  CLI::Option* table_given = nullptr;
   CLI::Option* baseline_given = nullptr;
   CLI::Option* candidate_given = nullptr;
   CLI::Option* limit_given = nullptr;
@@ -72,8 +68,6 @@ struct Options {
   CLI::Option* mtu_given = nullptr;
   CLI::Option* buffer_given = nullptr;
   CLI::Option* uplink_given = nullptr;
-  CLI::Option* target_given = nullptr;
-  CLI::Option* examples_given = nullptr;
 };
 
 int complain(int status, const std::string& message) {
@@ -123,27 +117,9 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
 }
 
 Result<void> complete_training(Options& options) {
-  trainer::TrainConfig& train = options.plan.train;
-  train.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
-  train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
-  if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
-  if (const std::string wrong = take_compute(options.compute, train, options.plan.ranks); !wrong.empty()) {
-    return fail(ErrorCode::kInvalidArgument, wrong);
-  }
-  options.json_path = trainer::tagged(options.json_path, train.compute);
-  options.report_path = trainer::tagged(options.report_path, train.compute);
-  if (const std::string wrong = model_contradiction(train); !wrong.empty()) {
-    return fail(ErrorCode::kInvalidArgument, wrong);
-  }
-  if (!train.data.empty()) {
-    std::error_code error;
-    if (!std::filesystem::exists(train.data, error)) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
-    }
-    if (options.examples_given->count() > 0) {
-      return fail(ErrorCode::kInvalidArgument, "--examples is for generated examples; without --data only");
-    }
-  }
+  if (const auto ok = complete_ab_training(options.training, options.plan); !ok) return ok;
+  options.json_path = trainer::tagged(options.json_path, options.plan.train.compute);
+  options.report_path = trainer::tagged(options.report_path, options.plan.train.compute);
   if (!options.json_path.empty() && options.json_path == options.report_path) {
     const bool both_out = options.json_path == "-";
     return fail(ErrorCode::kInvalidArgument,
@@ -282,7 +258,7 @@ Result<Measured> measure(const Options& options) {
 int run_suite(Options& options) {
   trainer::TrainConfig& train = options.plan.train;
   if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
-  if (options.epochs_given->count() == 0) {
+  if (options.training.epochs_given->count() == 0 && !train.compute.replays()) {
     if (!train.target_accuracy) train.target_accuracy = kSuiteTarget;
     train.epochs = kSuiteEpochs;
   }
@@ -309,8 +285,9 @@ int run_jobs(Options& options) {
   if (!options.jobs.play.empty()) return play_ab_job(options.jobs, options.suite.limit_s);
   if (options.baseline_given->count() == 0) options.baseline = "CLUSTAR_SEND_ORDER=fifo";
   if (options.candidate_given->count() == 0) options.candidate = "CLUSTAR_SEND_ORDER=coflow";
-  if (options.target_given->count() > 0) return complain(kUsage, "--target-accuracy is not for --jobs");
-  if (options.model_given->count() > 0) return complain(kUsage, "--model is not for --jobs, whose file names models");
+  if (options.training.target_given->count() > 0) return complain(kUsage, "--target-accuracy is not for --jobs");
+  if (options.training.model_given->count() > 0)
+    return complain(kUsage, "--model is not for --jobs, whose file names models");
   if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
   if (const auto ok = complete_arms(options); !ok) return complain(kUsage, ok.error().message);
   for (const ab::Arm* arm : {&options.plan.baseline, &options.plan.candidate}) {
@@ -352,6 +329,15 @@ int run(Options& options) {
   if (options.plugin.empty()) options.plugin = installed_library("libnccl-net-clustar.so");
   if (options.scenario_given->count() > 0) return run_suite(options);
   if (options.jobs_given->count() > 0) return run_jobs(options);
+  if (options.table_given->count() > 0) {
+    return run_ab_table(options.table, {.plugin = options.plugin,
+                                        .rate = options.rate,
+                                        .ranks = options.hosts_given->count() > 0 ? options.plan.ranks : 8,
+                                        .rounds = options.rounds_given->count() > 0 ? options.plan.rounds : 0,
+                                        .stall_timeout_s = options.plan.stall_timeout_s,
+                                        .json_path = trainer::tagged(options.json_path, "replay"),
+                                        .report_path = trainer::tagged(options.report_path, "replay")});
+  }
   if (options.limit_given->count() > 0) return complain(kUsage, "--time-limit is for --scenario and --jobs");
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   if (options.plan.fabric) {
@@ -427,40 +413,6 @@ void add_place_options(CLI::App& command, Options& options) {
           ->group(group);
 }
 
-void add_training_options(CLI::App& command, Options& options) {
-  const std::string group = "Training (as clustar train)";
-  trainer::TrainConfig& train = options.plan.train;
-  train.epochs = 2;
-  train.generated = 4000;
-  const auto add = [&](const char* name, auto& value, const char* what) {
-    return command.add_option(name, value, what)->group(group)->capture_default_str();
-  };
-  options.model_given = add_model_options(command, train, group);
-  options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
-  options.epochs_given->check(CLI::Range(1, 100000));
-  add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
-  add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
-  add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
-  add("--weight-decay", train.weight_decay, "Weight decay, of every parameter")->check(number_between(0.0, 1.0));
-  add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
-  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, examples are generated");
-  options.examples_given =
-      add("--examples", train.generated, "Examples to generate without --data")->check(CLI::Range(5, 1'000'000));
-  options.target_given =
-      command
-          .add_option("--target-accuracy", options.target_accuracy,
-                      "End a run after the epoch with this held-out accuracy (0 to 1), and compare the time to it")
-          ->check(number_between(0.0, 1.0))
-          ->group(group);
-  add("--channels", options.plan.channels, "Rings that share each all-reduce; of a plugin's arm")
-      ->check(CLI::Range(1, 32));
-  add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(number_between(0.0001, 65536.0));
-  add("--first-bucket-mb", options.first_bucket_mib, "Size of the first bucket, MiB")
-      ->check(number_between(0.0001, 65536.0));
-  add("--stall-timeout", options.plan.stall_timeout_s, "A run without progress for this many seconds fails")
-      ->check(CLI::Range(1, 86400));
-}
-
 }  // namespace
 
 void add_ab(CLI::App& app, int& status) {
@@ -468,13 +420,17 @@ void add_ab(CLI::App& app, int& status) {
   CLI::App& command = *app.add_subcommand("ab", "Compare two transports or settings by training over both, in turns");
   add_arm_options(command, *options);
   add_place_options(command, *options);
-  add_training_options(command, *options);
-  add_replay_options(command, options->compute);
+  add_ab_training_options(command, options->training, options->plan);
   options->scenario_given = add_ab_suite_options(command, options->suite);
   options->scenario_given->excludes("--baseline")->excludes("--candidate")->excludes("--local");
   options->limit_given = command.get_option("--time-limit");
   options->jobs_given = add_ab_jobs_options(command, options->jobs);
   options->jobs_given->excludes("--scenario")->excludes("--local");
+  options->table_given = add_ab_table_options(command, options->table);
+  for (const char* other : {"--scenario", "--jobs", "--local", "--baseline", "--candidate", "--model", "--compute",
+                            "--data", "--uplink", "--mtu", "--buffer"}) {
+    options->table_given->excludes(other);
+  }
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
   command
       .add_option(
@@ -491,6 +447,7 @@ void add_ab(CLI::App& app, int& status) {
       "    --candidate 'CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic' --report ab.html\n"
       "Jobs that share a fabric: clustar ab --jobs jobs.toml --rate 200M --baseline CLUSTAR_SEND_ORDER=fifo \\\n"
       "    --candidate CLUSTAR_SEND_ORDER=coflow --rounds 6 --json jobs.json --report jobs.html\n"
+      "What was reported in 2018: clustar ab --table clustar --json table.json --report table.html\n"
       "Training in trouble: clustar ab --scenario clean,gray --data MNIST --json ab.json --report ab.html");
   command.callback([options, &status] { status = run(*options); });
 }

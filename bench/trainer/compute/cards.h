@@ -19,8 +19,8 @@ struct Card {
 const Card* find_card(const std::string& name);  // null: there is no such card
 std::vector<std::string> card_names();
 
-// No layer reaches a card's peak. Half is our assumption, and gives ResNet-50 on a V100 in float32 about 0.75 of the 360
-// images per second that NVIDIA's DeepLearningExamples report.
+// No layer reaches a card's peak. Half is our assumption, and gives ResNet-50 on a V100 in float32 about 0.75 of the
+// 360 images per second that NVIDIA's DeepLearningExamples report.
 inline constexpr double kReached = 0.5;
 
 // Of `batch` examples: for each layer the longer of its multiplications at kReached of the card's peak and its bytes

@@ -55,8 +55,9 @@ std::string file_tag(const ComputeOptions& options) {
   return options.replays() ? fmt::format("replay-t{:g}-b{:g}", options.time_scale, options.byte_scale) : std::string();
 }
 
-std::string tagged(const std::string& path, const ComputeOptions& options) {
-  const std::string tag = file_tag(options);
+std::string tagged(const std::string& path, const ComputeOptions& options) { return tagged(path, file_tag(options)); }
+
+std::string tagged(const std::string& path, const std::string& tag) {
   if (tag.empty() || path.empty() || path == "-") return path;
   const std::filesystem::path given(path);
   if (given.filename().string().find(tag) != std::string::npos) return path;

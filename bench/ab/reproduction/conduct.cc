@@ -1,0 +1,131 @@
+#include "bench/ab/reproduction/conduct.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/trainer/compute/cards.h"
+#include "bench/trainer/compute/rank_compute.h"
+#include "bench/trainer/model.h"
+
+namespace clustar::bench::ab::reproduction {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kBaseline = 0, kCeiling = 1, kFirstArm = 2;
+
+Load load_of(const TablePlan& plan, const Row& row) {
+  const trainer::Model model = *trainer::make_model(row.model);
+  const trainer::LayerTimes times =
+      trainer::estimate(model, *trainer::find_card(plan.card), static_cast<std::size_t>(plan.batch));
+  std::uint64_t elements = 0;
+  for (const std::size_t count : model.tensor_elements()) elements += count;
+  return {.compute_s = times.forward_s() + times.backward_s(),
+          .gradient_bytes = elements * sizeof(float),
+          .ranks = plan.ranks,
+          .rate_bps = plan.rate_bps};
+}
+
+std::string name_of(const TablePlan& plan, std::size_t who) {
+  if (who == kCeiling) return to_string(Role::kCeiling);
+  return who == kBaseline ? plan.baseline.name : plan.arms[who - kFirstArm].name;
+}
+
+class RowRunner {
+ public:
+  RowRunner(const TablePlan& plan, const Row& row, const Hands& hands) : plan_(plan), row_(row), hands_(hands) {}
+
+  json run() {
+    const Load load = load_of(plan_, row_);
+    scales_ = first_scales(row_, load);
+    const auto probe = train(kBaseline, 0);
+    if (!probe) return told(probe.error().message);
+    probe_exposed_s_ = probe->at("exposed_comm_s").get<double>() / probe->at("steps").get<double>();
+    scales_.time = time_scale(row_, load, probe_exposed_s_);
+    for (int round = 0; round < plan_.rounds; ++round) {
+      for (const std::size_t who : order_of_round(plan_.arms.size(), round)) {
+        const auto results = train(who, round);
+        if (!results)
+          return told(fmt::format("round {}, {}: {}", round + 1, name_of(plan_, who), results.error().message));
+        keep(who, round, *results);
+      }
+    }
+    return told("");
+  }
+
+ private:
+  Result<json> train(std::size_t who, int round) {
+    if (const int signal = hands_.interrupted(); signal != 0) {
+      return fail(ErrorCode::kSystem, fmt::format("interrupted by signal {}", signal));
+    }
+    const Role role = who == kBaseline ? Role::kBaseline : who == kCeiling ? Role::kCeiling : Role::kCandidate;
+    return hands_.train(plan_of(plan_, row_, scales_, who < kFirstArm ? 0 : who - kFirstArm), role, round);
+  }
+
+  void keep(std::size_t who, int round, const json& results) {
+    json run{{"arm", name_of(plan_, who)}, {"round", round + 1}};
+    for (const char* key : {"images_per_second", "exposed_comm_s", "compute_s", "steps", "bytes_sent", "plans",
+                            "missing_bytes", "replicas_identical", "replay"}) {
+      run[key] = results.value(key, json(nullptr));
+    }
+    if (hands_.say) {
+      hands_.say(fmt::format("{:<9} round {}/{}  {:<24} {:>9.4g} images/s  exposed {:.3f} s per step", row_.model,
+                             round + 1, plan_.rounds, name_of(plan_, who), run["images_per_second"].get<double>(),
+                             run["exposed_comm_s"].get<double>() / run["steps"].get<double>()));
+    }
+    runs_.push_back(std::move(run));
+  }
+
+  json told(const std::string& problem) const {
+    return {{"model", row_.model},
+            {"published", row_.published},
+            {"wanted_ceiling", wanted_ceiling(row_)},
+            {"time_scale", scales_.time},
+            {"byte_scale", scales_.byte},
+            {"probe_exposed_s", probe_exposed_s_},
+            {"runs", runs_},
+            {"problem", problem.empty() ? json(nullptr) : json(problem)}};
+  }
+
+  const TablePlan& plan_;
+  const Row& row_;
+  const Hands& hands_;
+  Scales scales_;
+  double probe_exposed_s_ = 0;
+  json runs_ = json::array();
+};
+
+}  // namespace
+
+std::vector<std::size_t> order_of_round(std::size_t arms, int round) {
+  std::vector<std::size_t> order(arms + kFirstArm);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = (i + static_cast<std::size_t>(round)) % order.size();
+  return order;
+}
+
+Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm) {
+  Plan one;
+  one.baseline = plan.baseline;
+  one.candidate = plan.arms.at(arm);
+  one.ranks = plan.ranks;
+  one.rounds = plan.rounds;
+  one.stall_timeout_s = plan.stall_timeout_s;
+  one.train.model = row.model;
+  one.train.epochs = 1;
+  one.train.batch = plan.batch * plan.ranks;
+  one.train.generated = static_cast<std::size_t>(one.train.batch) * static_cast<std::size_t>(plan.steps);
+  one.train.compute.kind = trainer::ComputeKind::kEstimate;
+  one.train.compute.source = plan.card;
+  one.train.compute.time_scale = scales.time;
+  one.train.compute.byte_scale = scales.byte;
+  return one;
+}
+
+json conduct(const TablePlan& plan, const Hands& hands) {
+  json rows = json::array();
+  for (const Row& row : plan.rows) rows.push_back(RowRunner(plan, row, hands).run());
+  return rows;
+}
+
+}  // namespace clustar::bench::ab::reproduction

@@ -1,0 +1,47 @@
+// Every row's runs: the baseline of 2018, what could at most be, and our arms, in turns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/ab/experiment.h"
+#include "bench/ab/reproduction/rows.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::ab::reproduction {
+
+struct TablePlan {
+  std::vector<Row> rows;
+  Arm baseline;           // the parameter server of 2018
+  std::vector<Arm> arms;  // ours
+  int ranks = 8;
+  std::uint64_t rate_bps = 0;
+  std::string card;  // whose published figures computing is estimated from
+  int batch = 32;    // of one rank
+  int steps = 8;     // of one run
+  int rounds = kRoundsOfTable;
+  int stall_timeout_s = 60;
+
+  static constexpr int kRoundsOfTable = 5;
+};
+
+// Who runs when: 0 the baseline, 1 without communication, then the arms; rotated by one from round to round.
+std::vector<std::size_t> order_of_round(std::size_t arms, int round);
+
+// A comparison's plan for `clustar train` of one of our arms, or the first for the other roles.
+Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm);
+
+struct Hands {
+  std::function<Result<nlohmann::json>(const Plan& plan, Role role, int round)> train;  // what the trainer reports
+  std::function<int()> interrupted;                                                     // the signal, or 0
+  std::function<void(const std::string& line)> say;                                     // may be empty
+};
+
+// {model, published, wanted_ceiling, time_scale, byte_scale, probe_exposed_s, runs [{arm, round, images_per_second,
+// exposed_comm_s, compute_s, steps, bytes_sent, replicas_identical}], problem (null: all runs were done)} of each row.
+nlohmann::json conduct(const TablePlan& plan, const Hands& hands);
+
+}  // namespace clustar::bench::ab::reproduction

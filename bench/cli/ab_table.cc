@@ -1,0 +1,121 @@
+#include "bench/cli/ab_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "bench/ab/interrupt.h"
+#include "bench/ab/reproduction/conduct.h"
+#include "bench/ab/reproduction/outcome.h"
+#include "bench/ab/testbed.h"
+#include "bench/cli/options.h"
+#include "bench/fabric/spec.h"
+#include "bench/report/report.h"
+#include "bench/trainer/compute/cards.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+namespace reproduction = ab::reproduction;
+using nlohmann::json;
+
+// Ours: the plugin's ring over TCP and MLT, and ParaExpress, which chooses its plan.
+constexpr std::pair<const char*, const char*> kArms[]{
+    {"ring over TCP", "CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=cubic"},
+    {"ring over MLT", "CLUSTAR_TRANSPORT=mlt"},
+    {"ParaExpress over MLT", "collective=paraexpress,plan=auto,CLUSTAR_TRANSPORT=mlt"}};
+
+void say(const std::string& message) { std::cerr << "clustar ab: " << message << "\n"; }
+
+Result<reproduction::TablePlan> plan_of(const AbTableArguments& arguments, const AbTableInput& input) {
+  reproduction::TablePlan plan;
+  auto rows = reproduction::choose_rows(arguments.models);
+  if (!rows) return tl::unexpected(rows.error());
+  plan.rows = std::move(*rows);
+  auto baseline = ab::parse_arm("collective=ps", "", input.plugin);
+  if (!baseline) return tl::unexpected(baseline.error());
+  plan.baseline = std::move(*baseline);
+  for (const auto& [name, settings] : kArms) {
+    auto arm = ab::parse_arm(settings, name, input.plugin);
+    if (!arm) return tl::unexpected(arm.error());
+    plan.arms.push_back(std::move(*arm));
+  }
+  const auto rate = fabric::parse_rate(input.rate);
+  if (!rate) return fail(rate.error().code, "--rate: " + rate.error().message);
+  if (*rate == 0) return fail(ErrorCode::kInvalidArgument, "--rate off: the table needs a line, e.g. 200M");
+  plan.rate_bps = *rate;
+  plan.ranks = input.ranks;
+  plan.card = arguments.card;
+  plan.steps = arguments.steps;
+  plan.stall_timeout_s = input.stall_timeout_s;
+  if (input.rounds > 0) plan.rounds = input.rounds;
+  return plan;
+}
+
+Result<json> measure(const reproduction::TablePlan& plan) {
+  fabric::FabricSpec spec;
+  spec.hosts = plan.ranks;
+  spec.rate_bps = plan.rate_bps;
+  const auto whole = fabric::checked(spec);
+  if (!whole) return tl::unexpected(whole.error());
+  auto testbed = ab::Testbed::on_fabric(*whole, plan.ranks);
+  if (!testbed) return tl::unexpected(testbed.error());
+  const reproduction::Hands hands{.train = [&](const ab::Plan& one, ab::Role role, int round) -> Result<json> {
+                                    auto run = ab::run_once(one, *testbed, role, round, {});
+                                    if (!run) return tl::unexpected(run.error());
+                                    return std::move(run->train);
+                                  },
+                                  .interrupted = [] { return ab::Interrupt::signal_number(); },
+                                  .say = [](const std::string& line) { std::cerr << line << "\n"; }};
+  return reproduction::judge(reproduction::conduct(plan, hands), plan.baseline.name);
+}
+
+}  // namespace
+
+CLI::Option* add_ab_table_options(CLI::App& command, AbTableArguments& arguments) {
+  const std::string group = "What was reported in 2018 (a row per model; needs root)";
+  auto* table = command.add_option(
+      "--table", arguments.table,
+      "clustar: LR, MLP, AlexNet, VGG-16 and ResNet-50 over a parameter server as of 2018 and over ours, replayed, on "
+      "a link that leaves 1.25 times what was reported. Takes --hosts [8], --rate, --rounds [5], --json and --report");
+  table->check(CLI::IsMember({"clustar"}))->group(group);
+  const auto add = [&](const char* name, auto& value, const std::string& what) {
+    return command.add_option(name, value, what)->group(group)->needs(table)->capture_default_str();
+  };
+  add("--table-models", arguments.models, "Comma list of the models [all]")->delimiter(',')->type_name("MODEL");
+  add("--table-card", arguments.card, "Card whose published figures computing is estimated from")
+      ->check(CLI::IsMember(trainer::card_names()));
+  add("--table-steps", arguments.steps, "Steps of each run")->check(CLI::Range(2, 10000));
+  return table;
+}
+
+int run_ab_table(const AbTableArguments& arguments, const AbTableInput& input) {
+  const auto plan = plan_of(arguments, input);
+  if (!plan) {
+    say(plan.error().message + "\nRun 'clustar ab --help' for more information.");
+    return kUsage;
+  }
+  if (const auto ok = fabric::check_root(); !ok) return say(ok.error().message), kFailed;
+  const ab::Interrupt interrupt;
+  auto results = measure(*plan);
+  if (!results) return say(results.error().message), kFailed;
+  bool failed = false;
+  for (const json& row : *results) failed = failed || !row.at("problem").is_null();
+  json document = report::envelope("ab", std::move(*results));
+  document["table"] = arguments.table;
+  document["label"] = reproduction::kLabel;
+  document["command_line"] = report::command_line();
+  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
+  people << reproduction::table(document["results"]) << std::flush;
+  Result<void> written;
+  if (!input.json_path.empty()) written = report::write_json(document, input.json_path);
+  if (written && !input.report_path.empty())
+    written = report::write_text(reproduction::page(document), input.report_path);
+  if (!written) return say(written.error().message), kFailed;
+  return failed ? kFailed : kOk;
+}
+
+}  // namespace clustar::bench::cli

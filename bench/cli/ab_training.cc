@@ -1,0 +1,69 @@
+#include "bench/cli/ab_training.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "bench/cli/model_options.h"
+#include "bench/cli/options.h"
+#include "bench/trainer/model.h"
+
+namespace clustar::bench::cli {
+
+void add_ab_training_options(CLI::App& command, AbTraining& options, ab::Plan& plan) {
+  const std::string group = "Training (as clustar train)";
+  trainer::TrainConfig& train = plan.train;
+  train.epochs = 2;
+  train.generated = 4000;
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return command.add_option(name, value, what)->group(group)->capture_default_str();
+  };
+  options.model_given = add_model_options(command, train, group);
+  options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
+  options.epochs_given->check(CLI::Range(1, 100000));
+  add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
+  add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
+  add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
+  add("--weight-decay", train.weight_decay, "Weight decay, of every parameter")->check(number_between(0.0, 1.0));
+  add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
+  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, examples are generated");
+  options.examples_given =
+      add("--examples", train.generated, "Examples to generate without --data")->check(CLI::Range(5, 1'000'000));
+  options.target_given =
+      command
+          .add_option("--target-accuracy", options.target_accuracy,
+                      "End a run after the epoch with this held-out accuracy (0 to 1), and compare the time to it")
+          ->check(number_between(0.0, 1.0))
+          ->group(group);
+  add("--channels", plan.channels, "Rings that share each all-reduce; of a plugin's arm")->check(CLI::Range(1, 32));
+  add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(number_between(0.0001, 65536.0));
+  add("--first-bucket-mb", options.first_bucket_mib, "Size of the first bucket, MiB")
+      ->check(number_between(0.0001, 65536.0));
+  add("--stall-timeout", plan.stall_timeout_s, "A run without progress for this many seconds fails")
+      ->check(CLI::Range(1, 86400));
+  add_replay_options(command, options.compute);
+}
+
+Result<void> complete_ab_training(const AbTraining& options, ab::Plan& plan) {
+  trainer::TrainConfig& train = plan.train;
+  train.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * AbTraining::kMib);
+  train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * AbTraining::kMib);
+  if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
+  if (const std::string wrong = take_compute(options.compute, train, plan.ranks); !wrong.empty()) {
+    return fail(ErrorCode::kInvalidArgument, wrong);
+  }
+  if (const std::string wrong = model_contradiction(train); !wrong.empty()) {
+    return fail(ErrorCode::kInvalidArgument, wrong);
+  }
+  if (train.data.empty()) return {};
+  std::error_code error;
+  if (!std::filesystem::exists(train.data, error)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
+  }
+  if (options.examples_given->count() > 0) {
+    return fail(ErrorCode::kInvalidArgument, "--examples is for generated examples; without --data only");
+  }
+  return {};
+}
+
+}  // namespace clustar::bench::cli
