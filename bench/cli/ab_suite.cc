@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/ab/interrupt.h"
+#include "bench/ab/suite/captured.h"
 #include "bench/ab/suite/conduct.h"
 #include "bench/ab/suite/figures.h"
 #include "bench/ab/suite/page.h"
@@ -97,6 +98,7 @@ json document_of(json training) {
   json document = report::envelope("ab", suite::comparisons(training));
   document["suite"] = "training";
   document["command_line"] = report::command_line();
+  document["captured"] = suite::captured_gains(training);
   document["training"] = std::move(training);
   return document;
 }

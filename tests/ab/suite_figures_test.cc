@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/ab/suite/captured.h"
 #include "bench/ab/suite/figures.h"
 #include "bench/ab/suite/page.h"
 #include "bench/ab/suite/table.h"
@@ -246,6 +247,46 @@ TEST(SuiteTable, HasALinePerArmAndTheBars) {
     EXPECT_THAT(text, HasSubstr(inside));
   }
   EXPECT_THAT(run_line(training["scenarios"][0]["runs"][0], 1, 9, 600), HasSubstr("[1/9] round 1 tcp-cubic/ring"));
+}
+
+// Clean lines 0.1 s times the round's drift, gray ones twice that; MLT is 1.25 times as fast in either.
+TEST(CapturedGain, IsOfWhatTroubleCosts) {
+  json training = training_of(kAll);
+  const json gains = captured_gains(training);
+  const json* ring = nullptr;
+  for (const json& one : gains) {
+    EXPECT_NE(one["scenario"], "clean");
+    EXPECT_TRUE(one["arm"].get<std::string>().starts_with("mlt")) << one;
+    if (one["scenario"] == "gray" && one["arm"] == "mlt-p0/ring") ring = &one;
+  }
+  ASSERT_NE(ring, nullptr) << gains;
+  // Round r: tcp 0.2 (1 + r/10), MLT that by 1.25, and the median of clean lines 0.1 x 1.55.
+  const auto gain = [](int r) {
+    const double tcp = 0.2 * (1 + 0.1 * r);
+    return (tcp - tcp / 1.25) / (tcp - 0.1 * 1.55);
+  };
+  EXPECT_NEAR((*ring)["gain"].get<double>(), (gain(5) + gain(6)) / 2, 1e-9);
+  EXPECT_NEAR((*ring)["low"].get<double>(), gain(10), 1e-9);
+  EXPECT_NEAR((*ring)["high"].get<double>(), gain(1), 1e-9);
+  EXPECT_EQ((*ring)["rounds"], kRounds);
+  EXPECT_EQ((*ring)["limit"], 0.75);
+  EXPECT_EQ((*ring)["met"], false);
+  EXPECT_THAT(captured_text(gains), HasSubstr("at least 0.75: NOT MET"));
+}
+
+TEST(CapturedGain, NeedsCleanLinesAndATunedTcp) {
+  json training = training_of(kAll);
+  training["scenarios"].erase(0);
+  EXPECT_TRUE(captured_gains(training).empty());
+  EXPECT_EQ(captured_text(captured_gains(training)), "");
+  EXPECT_TRUE(captured_gains(training_of({"tcp-cubic", "mlt-p0"})).empty());
+  // Without a round there is no verdict.
+  json cut = training_of(kAll);
+  std::erase_if(cut["scenarios"][1]["runs"].get_ref<json::array_t&>(),
+                [](const json& run) { return run["round"] == 4 && run["arm"] == "mlt-p0/ring"; });
+  for (const json& one : captured_gains(cut)) {
+    if (one["scenario"] == "gray" && one["arm"] == "mlt-p0/ring") EXPECT_TRUE(one["met"].is_null());
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "bench/ab/labels.h"
 #include "bench/ab/suite/arm.h"
+#include "bench/ab/suite/captured.h"
 #include "bench/ab/suite/figures.h"
 #include "bench/report/page.h"
 #include "bench/report/plot.h"
@@ -138,6 +139,24 @@ std::string scenario_part(const json& training, const json& scenario) {
   return text + "<details><summary>Arms in full</summary>" + arms_table(scenario) + "</details>\n";
 }
 
+std::string captured_table(const json& gains) {
+  if (gains.empty()) return {};
+  std::string text =
+      "<h2>Captured gain</h2>\n<p>Of what trouble adds to a step of the better tuned TCP, how much the arm takes away: "
+      "1 is as fast as that TCP on clean lines.</p>\n<div class=scroll><table>" +
+      row({"scenario", "arm", "captured", "least to largest", "beside", "bar", ""}, "th");
+  for (const json& one : gains) {
+    const json& met = one.at("met");
+    text += row({show(one.at("scenario")), show(one.at("arm")), show(one.at("gain"), 2),
+                 show(one.at("low"), 2) + " to " + show(one.at("high"), 2), show(one.at("tcp")),
+                 one.at("limit").is_null() ? "" : "at least " + show(one.at("limit"), 2),
+                 met.is_null()     ? ""
+                 : met.get<bool>() ? "met"
+                                   : "NOT MET"});
+  }
+  return text + "</table></div>\n";
+}
+
 // What was the same for all arms.
 std::string page_foot(const json& document) {
   const json& training = document.at("training");
@@ -185,7 +204,7 @@ std::string page(const json& document) {
   for (const json& warning : training.at("warnings")) {
     text += fmt::format("<p class=warning>Warning: {}</p>\n", escaped(show(warning)));
   }
-  text += bars_table(training);
+  text += bars_table(training) + captured_table(captured_gains(training));
   for (const json& scenario : training.at("scenarios")) text += scenario_part(training, scenario);
   return text + page_foot(document);
 }

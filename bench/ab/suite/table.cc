@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/ab/suite/captured.h"
 #include "bench/ab/suite/figures.h"
 #include "bench/report/page.h"
 
@@ -82,6 +83,7 @@ std::string table(const json& training) {
   text +=
       "  behind a ratio: in how many pairs of the rounds; a run that failed or missed the target counts as slower\n";
   text += "  accuracy - p0: points, mean over paired seeds (lower 95 % bound)\n";
+  text += captured_text(captured_gains(training));
   if (!training.at("bars").empty()) text += "\nbars\n";
   for (const json& bar : training.at("bars")) {
     const char* verdict = bar.at("met").is_null() ? "-" : bar.at("met").get<bool>() ? "met" : "NOT MET";

@@ -1,0 +1,21 @@
+// How much of what trouble costs TCP an arm takes back. JSON in, JSON out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace clustar::bench::ab::suite {
+
+// (T_tcp - T_arm) / (T_tcp - T_clean): seconds of a step of the better TCP with rto_min 5 ms in the scenario, of the
+// arm there, and of the better such TCP on clean lines; the same all-reduce throughout. 1: the arm is as fast in
+// trouble as TCP without any. Above 1 it is faster than that.
+//
+// [{scenario, arm, tcp, clean, gain (median of the rounds), low, high (the least and the largest of a round), rounds,
+// limit, met (both null where no bar is set; met null also where rounds are missing)}], for every arm of MLT in every
+// scenario but "clean", where TCP was slower than on clean lines. Empty without a clean scenario.
+nlohmann::json captured_gains(const nlohmann::json& training);
+
+// A line for each; empty without any.
+std::string captured_text(const nlohmann::json& gains);
+
+}  // namespace clustar::bench::ab::suite

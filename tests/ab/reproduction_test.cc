@@ -1,0 +1,140 @@
+// The table of what was reported in 2018: how large its trainings are, who runs when, and what runs are worth.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "bench/ab/reproduction/conduct.h"
+#include "bench/ab/reproduction/outcome.h"
+#include "bench/ab/reproduction/rows.h"
+
+namespace clustar::bench::ab::reproduction {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// By the model that first_scales() has of a server: all gradients in, then all out.
+double ceiling_of(const Load& load, const Scales& scales) {
+  const double server_s = 2.0 * load.ranks * 8 * static_cast<double>(load.gradient_bytes) / scales.byte /
+                          static_cast<double>(load.rate_bps);
+  return 1 + server_s / (load.compute_s * scales.time);
+}
+
+TEST(Rows, AreScaledToTheWantedCeiling) {
+  for (const Row& row : all_rows()) {
+    for (const int ranks : {2, 8, 16}) {
+      for (const std::uint64_t bytes : {31'400ull, 244'403'360ull}) {
+        const Load load{.compute_s = 1e-5, .gradient_bytes = bytes, .ranks = ranks, .rate_bps = 200'000'000};
+        const Scales scales = first_scales(row, load);
+        EXPECT_NEAR(ceiling_of(load, scales), 1.25 * row.published, 1e-9) << row.model;
+        EXPECT_GE(scales.byte, 1) << "gradients are never larger than they are";
+        EXPECT_LE(load.compute_s * scales.time, kComputeSeconds + 1e-9);
+        // Had the server taken twice as long, a step would compute twice as long.
+        const double exposed_s = 2 * (wanted_ceiling(row) - 1) * load.compute_s * scales.time;
+        EXPECT_NEAR(time_scale(row, load, exposed_s), 2 * scales.time, 1e-6 * scales.time);
+      }
+    }
+  }
+}
+
+TEST(Rows, AreChosenByName) {
+  EXPECT_EQ(choose_rows({})->size(), 5u);
+  const auto two = choose_rows({"vgg16", "lr"});
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->at(0).model, "lr");
+  EXPECT_EQ(two->at(1).published, 1.33);
+  const auto none = choose_rows({"gpt"});
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("allowed: lr, mlp, alexnet, vgg16, resnet50"));
+}
+
+TEST(Rounds, GiveEveryArmEveryPlace) {
+  EXPECT_THAT(order_of_round(2, 0), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(order_of_round(2, 1), ElementsAre(1, 2, 3, 0));
+  for (std::size_t place = 0; place < 4; ++place) {
+    std::set<std::size_t> seen;
+    for (int round = 0; round < 4; ++round) seen.insert(order_of_round(2, round)[place]);
+    EXPECT_EQ(seen.size(), 4u);
+  }
+}
+
+TablePlan plan_of_two() {
+  TablePlan plan;
+  plan.rows = *choose_rows({"lr", "resnet50"});
+  plan.baseline = {.name = "server", .settings = {}, .plugin = {}, .options = {{"collective", "ps"}}};
+  plan.arms = {{.name = "slow", .settings = {}, .plugin = "p"}, {.name = "fast", .settings = {}, .plugin = "p"}};
+  plan.rate_bps = 200'000'000;
+  plan.card = "p100";
+  return plan;
+}
+
+// A world in which compute takes what it is told and each arm a fixed time of communication.
+struct World {
+  std::map<std::string, double> exposed{{"server", 0.4}, {"slow", 0.3}, {"fast", 0.05}};
+  std::vector<std::string> ran;
+  int fail_at = -1;
+
+  Result<json> train(const Plan& plan, Role role) {
+    const std::string who = role == Role::kCeiling    ? "alone"
+                            : role == Role::kBaseline ? plan.baseline.name
+                                                      : plan.candidate.name;
+    if (static_cast<int>(ran.size()) == fail_at) return fail(ErrorCode::kRemote, "rank 3 was lost");
+    ran.push_back(plan.train.model + " " + who);
+    const double compute_s = 0.1 * plan.train.compute.time_scale;
+    const double step_s = compute_s + (who == "alone" ? 0 : exposed[who]);
+    return json{{"images_per_second", plan.train.batch / step_s},
+                {"exposed_comm_s", 8 * (step_s - compute_s)},
+                {"compute_s", 8 * compute_s},
+                {"steps", 8}};
+  }
+  Hands hands() {
+    return {.train = [this](const Plan& plan, Role role, int) { return train(plan, role); },
+            .interrupted = [] { return 0; },
+            .say = {}};
+  }
+};
+
+TEST(Table, TakesTheBestOfOurArmsAfterOneProbe) {
+  const TablePlan plan = plan_of_two();
+  World world;
+  const json results = judge(conduct(plan, world.hands()), "server");
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(world.ran.size(), 2u * (1 + 5 * 4));
+  EXPECT_EQ(world.ran[0], "lr server");
+  EXPECT_EQ(world.ran[2], "lr alone");
+  for (const json& one : results) {
+    EXPECT_EQ(one["candidate"], "fast");
+    EXPECT_EQ(one["arms"].size(), 2u);
+    EXPECT_GT(one["ratio"], 1);
+    EXPECT_LT(one["ratio"], one["ceiling_ratio"]);
+    EXPECT_TRUE(one["problem"].is_null());
+    EXPECT_EQ(one["met"], one["ratio"] >= one["published"]);
+  }
+  const std::string text = table(results);
+  EXPECT_THAT(text, HasSubstr("reproduction"));
+  EXPECT_THAT(text, HasSubstr("resnet50"));
+  EXPECT_THAT(page({{"results", results}, {"version", "1"}, {"machine", json::object()}, {"command", "ab"}}),
+              HasSubstr("A reproduction on an emulated network"));
+}
+
+TEST(Table, ARunThatFailsEndsItsRowAndNoOther) {
+  const TablePlan plan = plan_of_two();
+  World world;
+  world.fail_at = 7;
+  const json results = judge(conduct(plan, world.hands()), "server");
+  EXPECT_THAT(results[0]["problem"].get<std::string>(), HasSubstr("rank 3 was lost"));
+  EXPECT_TRUE(results[0]["met"].is_null());
+  EXPECT_THAT(table(results), HasSubstr("not measured"));
+  world.fail_at = 0;
+  world.ran.clear();
+  const json nothing = judge(conduct(plan, world.hands()), "server");
+  EXPECT_TRUE(nothing[0]["ratio"].is_null());
+  EXPECT_THAT(table(nothing), HasSubstr("-"));
+}
+
+}  // namespace
+}  // namespace clustar::bench::ab::reproduction
