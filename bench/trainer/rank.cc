@@ -12,6 +12,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
@@ -26,6 +27,8 @@
 #include "bench/trainer/nccl_collective.h"
 #include "bench/trainer/nccl_library.h"
 #include "bench/trainer/paraexpress_collective.h"
+#include "bench/trainer/parallel/layer_terms.h"
+#include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/ps_collective.h"
 #include "bench/trainer/text.h"
@@ -66,6 +69,11 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--bucket-mb", config.bucket_bytes},
                            {"--overlap-forward", config.overlap_forward ? 1u : 0u},
                            {"--front-buckets", config.front_buckets},
+                           {"--initial-buckets", static_cast<std::uint64_t>(config.initial_buckets)},
+                           {"--no-rebuild-buckets", config.rebuild_buckets ? 0u : 1u},
+                           {"--accumulate", static_cast<std::uint64_t>(config.accumulate)},
+                           {"--optimizer-sharding", static_cast<std::uint64_t>(config.sharding)},
+                           {"--traffic", digest_of(parallel::to_text(config.layers))},
                            {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
                            {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
                            {"--no-communication", config.no_communication ? 1u : 0u},
@@ -116,16 +124,22 @@ struct Transport {
   std::optional<LossMeter> loss;
   std::unique_ptr<Collective> collective;
   std::unique_ptr<Collective> front;             // null: there are no front buckets
+  // One for each of TrainConfig::layers; none with ParaExpress, whose collective has them all.
+  std::vector<std::unique_ptr<Collective>> of_layers;
+  std::optional<parallel::LayerTraffic> layers;
   ParaexpressCollective* paraexpress = nullptr;  // `collective` as what it is; null: it is another
   TolerantCollective* tolerant = nullptr;
 
   // With the first error.
   Result<void> close() {
     Result<void> first;
-    for (Collective* one : {collective.get(), front.get()}) {
-      if (one == nullptr) continue;
+    const auto close_one = [&](Collective* one) {
+      if (one == nullptr) return;
       if (auto closed = one->close(); !closed && first) first = closed;
-    }
+    };
+    close_one(collective.get());
+    close_one(front.get());
+    for (const auto& one : of_layers) close_one(one.get());
     return first;
   }
 };
@@ -159,13 +173,14 @@ std::string with_log(std::string message, Transport& transport) {
   return message;
 }
 
-Result<std::unique_ptr<proxy::Communicator>> communicate(const TrainConfig& config, const RankOptions& options,
-                                                         std::uint64_t id, const char* name, Transport& transport) {
+Result<std::unique_ptr<proxy::Communicator>> communicate(const RankOptions& options,
+                                                         std::uint64_t id, const std::string& name, bool direct,
+                                                         Transport& transport) {
   proxy::CommunicatorOptions communicator_options;
   communicator_options.channels = options.channels;
   communicator_options.comm_id = id;
   communicator_options.comm_name = name;
-  communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
+  communicator_options.direct = direct;
   communicator_options.stall_timeout = options.stall_timeout;
   auto made = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
   if (!made) return fail(made.error().code, with_log(made.error().message, transport));
@@ -174,7 +189,8 @@ Result<std::unique_ptr<proxy::Communicator>> communicate(const TrainConfig& conf
 
 Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
                            Transport& transport, RunInfo& info) {
-  auto communicator = communicate(config, options, comm_id, kCommName, transport);
+  const bool direct = config.exchange.all_reduce == AllReduce::kAllToAll;
+  auto communicator = communicate(options, comm_id, kCommName, direct, transport);
   if (!communicator) return tl::unexpected(communicator.error());
   info.plugin_version = transport.plugin->version();
   info.transport = transport.plugin->transport();
@@ -182,9 +198,14 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
   info.tuner_version = (*communicator)->tuner_version();
   transport.collective = std::make_unique<ProxyCollective>(std::move(*communicator), config.exchange);
   if (config.front_buckets > 0) {
-    auto front = communicate(config, options, comm_id + 1, kFrontCommName, transport);
+    auto front = communicate(options, comm_id + 1, kFrontCommName, direct, transport);
     if (!front) return tl::unexpected(front.error());
     transport.front = std::make_unique<ProxyCollective>(std::move(*front), config.exchange);
+  }
+  for (const auto& layer : parallel::layer_exchanges(config.layers, options.rank, options.size)) {
+    auto own = communicate(options, comm_id + 2 + transport.of_layers.size(), layer.comm_name, true, transport);
+    if (!own) return tl::unexpected(own.error());
+    transport.of_layers.push_back(std::make_unique<ProxyCollective>(std::move(*own), config.exchange));
   }
   int devices = 0;
   proxy::NetProperties properties;
@@ -196,7 +217,7 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
 }
 
 // The plugin is opened here, too, but only for its name and what it tells of losses: NCCL opens and drives it.
-Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunInfo& info) {
+Result<void> connect_nccl(const TrainConfig& config, const RankOptions& options, Transport& transport, RunInfo& info) {
   const auto library = NcclLibrary::open(options.nccl_library);
   if (!library) return tl::unexpected(library.error());
   if (const auto devices = library->devices(); !devices) return tl::unexpected(devices.error());
@@ -204,13 +225,21 @@ Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunI
   if (!device) return tl::unexpected(device.error());
   info.nccl = {library->path, library->version(), *device, *device == kEmulatedDevice};
   set_nccl_environment(options.rank, options.root, options.plugin, info.plugin_name, info.nccl.emulated);
-  auto collective = create_nccl_collective(*library, *transport.bootstrap,
-                                           {.channels = options.channels,
-                                            .comm_name = kCommName,
-                                            .join_timeout = options.join_timeout,
-                                            .stall_timeout = options.stall_timeout});
+  const auto create = [&](std::string name) {
+    return create_nccl_collective(*library, *transport.bootstrap,
+                                  {.channels = options.channels,
+                                   .comm_name = std::move(name),
+                                   .join_timeout = options.join_timeout,
+                                   .stall_timeout = options.stall_timeout});
+  };
+  auto collective = create(kCommName);
   if (!collective) return tl::unexpected(collective.error());
   transport.collective = std::move(*collective);
+  for (const auto& layer : parallel::layer_exchanges(config.layers, options.rank, options.size)) {
+    auto own = create(layer.comm_name);
+    if (!own) return tl::unexpected(own.error());
+    transport.of_layers.push_back(std::move(*own));
+  }
   return {};
 }
 
@@ -218,7 +247,10 @@ Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunI
 Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
                                  Transport& transport, RunInfo& info) {
   auto collective = ParaexpressCollective::create(
-      *transport.bootstrap, {.plan = config.paraexpress, .comm_id = comm_id, .stall_timeout = options.stall_timeout});
+      *transport.bootstrap, {.plan = config.paraexpress,
+                             .comm_id = comm_id,
+                             .stall_timeout = options.stall_timeout,
+                             .exchanges = config.layers.moe || config.layers.dlrm});
   if (!collective) return tl::unexpected(collective.error());
   info.transport = (*collective)->transport();
   info.device = (*collective)->device();
@@ -295,8 +327,16 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   info.plugin_path = options.plugin;
   info.plugin_name = transport.plugin->name();
   info.channels = options.channels;
-  return config.collective == CollectiveKind::kNccl ? connect_nccl(options, transport, info)
+  return config.collective == CollectiveKind::kNccl ? connect_nccl(config, options, transport, info)
                                                     : connect_proxy(config, options, *id, transport, info);
+}
+
+void make_layers(const TrainConfig& config, const RankOptions& options, std::size_t tensors, Transport& transport) {
+  const auto layers = parallel::layer_exchanges(config.layers, options.rank, options.size);
+  if (layers.empty() || transport.collective == nullptr) return;
+  std::vector<Collective*> collectives(layers.size(), transport.collective.get());
+  for (std::size_t i = 0; i < transport.of_layers.size(); ++i) collectives[i] = transport.of_layers[i].get();
+  transport.layers.emplace(layers, collectives, options.rank, tensors);
 }
 
 Result<Dataset> generate(const TrainConfig& config, const Model& model) {
@@ -337,6 +377,15 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
   return dataset;
 }
 
+BucketPlan initial_plan(const TrainConfig& config, const Model& model, int ranks) {
+  const bool shards = config.sharding == parallel::Sharding::kZero1 && !config.no_communication;
+  const BucketCaps caps{.first_bytes = config.first_bucket_bytes,
+                        .bytes = config.bucket_bytes,
+                        .shards = shards ? static_cast<std::size_t>(ranks) : 1};
+  return config.initial_buckets == InitialBuckets::kOne ? plan_one_bucket(model.tensor_elements(), caps)
+                                                        : plan_buckets(model.tensor_elements(), caps);
+}
+
 Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
   if (config.front_buckets == 0 || config.front_buckets < plan.buckets.size()) return {};
   if (plan.buckets.size() == 1) {
@@ -353,7 +402,7 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
   const auto model = make_model(config.model, config.model_options);
   if (!model) return tl::unexpected(model.error());
-  const BucketPlan plan = plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
+  const BucketPlan plan = initial_plan(config, *model, options.size);
   if (auto ok = check_front(config, plan); !ok) return tl::unexpected(ok.error());
   const auto dataset = load_data(config, *model);
   if (!dataset) return tl::unexpected(dataset.error());
@@ -368,13 +417,14 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   if (options.size > 1) {
     if (auto ok = connect(config, options, *dataset, plan, transport, info); !ok) return tl::unexpected(ok.error());
   }
+  make_layers(config, options, plan.tensor_elements.size(), transport);
   Trainer trainer(config, *model, plan, *dataset, *split,
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
-                   transport.front.get()},
+                   transport.front.get(), transport.layers ? &*transport.layers : nullptr},
                   progress);
   auto report = trainer.run();
   if (transport.paraexpress != nullptr) {
-    info.plans = planned_sizes(config, plan, *transport.paraexpress);
+    info.plans = planned_sizes(config, trainer.plan(), *transport.paraexpress);
     info.helpers_left = transport.paraexpress->helpers();
   }
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
@@ -384,7 +434,7 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     error.message = with_log(std::move(error.message), transport);
     return tl::unexpected(std::move(error));
   }
-  return to_results(config, *model, plan, info, *report);
+  return to_results(config, *model, trainer.plan(), info, *report);
 }
 
 }  // namespace clustar::bench::trainer

@@ -17,6 +17,9 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model);
 // Whether the plan has a bucket more than the front layers take.
 Result<void> check_front(const TrainConfig& config, const BucketPlan& plan);
 
+// Of a run's first step.
+BucketPlan initial_plan(const TrainConfig& config, const Model& model, int ranks);
+
 // Blocks until the run is over; `progress` is called on this thread. Returns to_results()'s JSON, the same on all
 // ranks; a run that failed after it had begun to measure carries results.failure. Errors name what could not be done;
 // warnings that the plugin logged are appended.
