@@ -91,7 +91,8 @@ Result<TrainReport> Trainer::run() {
   totals_.momentum_bytes = optimizer_->momentum_bytes();
   if (links_.layers != nullptr) totals_.layers = links_.layers->counts();
   for (const parallel::LayerCounts& layer : totals_.layers) totals_.compute_s -= layer.exposed_s;
-  report_.parameters_digest = digest(std::as_bytes(std::span(parallel::in_parameter_order(parameters_, plan()))));
+  const std::vector<float> ordered = parallel::in_parameter_order(parameters_, plan());
+  report_.parameters_digest = digest(std::as_bytes(std::span(ordered)));
   if (links_.collective != nullptr) {
     totals_.traffic_known = links_.collective->traffic().has_value();
     totals_.traffic = traffic();
@@ -195,6 +196,7 @@ Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples
   step_compute_s_ += seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
   if (is_over()) return LossSum{};
+  if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
   const Clock::time_point backward = Clock::now();
   output_gradient_.resize(outputs.size());
   const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_, scale, output_gradient_);
@@ -209,9 +211,12 @@ Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples
     earlier_.add(gradients_);
   }
   step_compute_s_ += seconds_since(backward);
-  if (links_.layers == nullptr) return loss;
-  const auto sound = links_.layers->check();
-  return sound ? Result<LossSum>(loss) : tl::unexpected(sound.error());
+  if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
+  return loss;
+}
+
+Result<void> Trainer::check_layers() const {
+  return links_.layers != nullptr ? links_.layers->check() : Result<void>();
 }
 
 void Trainer::tensor_ready(std::size_t tensor) {
