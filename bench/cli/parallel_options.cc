@@ -74,9 +74,10 @@ void add_parallel_options(CLI::App& command, TrainConfig& config) {
 
 std::string parallel_contradiction(const TrainConfig& config, int ranks) {
   if (config.batch / ranks < config.accumulate) {
-    return fmt::format("--accumulate {} leaves some of {} ranks micro-batches without examples; allowed: 1 to {}, or a "
-                       "larger --batch",
-                       config.accumulate, ranks, config.batch / ranks);
+    return fmt::format(
+        "--accumulate {} leaves some of {} ranks micro-batches without examples; allowed: 1 to {}, or a "
+        "larger --batch",
+        config.accumulate, ranks, config.batch / ranks);
   }
   if (config.sharding != trainer::parallel::Sharding::kNone) {
     const std::string wrong = collective_trouble(config, ranks, "--optimizer-sharding");

@@ -403,8 +403,9 @@ Result<void> RingCommunicator::validate(const ExchangeRequest& request) const {
   const auto ranks = static_cast<std::size_t>(size_);
   const auto own = static_cast<std::size_t>(rank_);
   if (request.send_bytes.size() != ranks || request.recv_bytes.size() != ranks) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("an all-to-all of {} blocks into {}; allowed: one per rank, {}",
-                                                         request.send_bytes.size(), request.recv_bytes.size(), ranks));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("an all-to-all of {} blocks into {}; allowed: one per rank, {}", request.send_bytes.size(),
+                            request.recv_bytes.size(), ranks));
   }
   if (request.send_bytes[own] != request.recv_bytes[own]) {
     return fail(ErrorCode::kInvalidArgument,

@@ -65,8 +65,7 @@ BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements, std::size_
 }
 
 BucketPlan plan_one_bucket(std::span<const std::size_t> tensor_elements, const BucketCaps& caps) {
-  BucketPlan plan =
-      plan_buckets(tensor_elements, {.first_bytes = SIZE_MAX, .bytes = SIZE_MAX, .shards = caps.shards});
+  BucketPlan plan = plan_buckets(tensor_elements, {.first_bytes = SIZE_MAX, .bytes = SIZE_MAX, .shards = caps.shards});
   plan.caps = caps;
   return plan;
 }

@@ -94,8 +94,8 @@ class Collective {
   // In place: of size() blocks of `count` elements the one of this rank's number becomes its sum over the ranks. The
   // others' contents are of no use then.
   virtual std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready);
-  // `send` and `recv` hold a block for each rank and from each, in rank order, of these bytes: what rank a sends to b is
-  // what b expects of a. Host memory. Never lossy.
+  // `send` and `recv` hold a block for each rank and from each, in rank order, of these bytes: what rank a sends to b
+  // is what b expects of a. Host memory. Never lossy.
   struct BlockSizes {
     std::vector<std::size_t> send, recv;
   };

@@ -123,7 +123,7 @@ struct Transport {
   proxy::Library library;                    // the plugin's, for its C API
   std::optional<LossMeter> loss;
   std::unique_ptr<Collective> collective;
-  std::unique_ptr<Collective> front;             // null: there are no front buckets
+  std::unique_ptr<Collective> front;  // null: there are no front buckets
   // One for each of TrainConfig::layers; none with ParaExpress, whose collective has them all.
   std::vector<std::unique_ptr<Collective>> of_layers;
   std::optional<parallel::LayerTraffic> layers;
@@ -173,9 +173,8 @@ std::string with_log(std::string message, Transport& transport) {
   return message;
 }
 
-Result<std::unique_ptr<proxy::Communicator>> communicate(const RankOptions& options,
-                                                         std::uint64_t id, const std::string& name, bool direct,
-                                                         Transport& transport) {
+Result<std::unique_ptr<proxy::Communicator>> communicate(const RankOptions& options, std::uint64_t id,
+                                                         const std::string& name, bool direct, Transport& transport) {
   proxy::CommunicatorOptions communicator_options;
   communicator_options.channels = options.channels;
   communicator_options.comm_id = id;
@@ -246,11 +245,11 @@ Result<void> connect_nccl(const TrainConfig& config, const RankOptions& options,
 // Without a plugin: what sends is the transport itself, and everything is reliable.
 Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
                                  Transport& transport, RunInfo& info) {
-  auto collective = ParaexpressCollective::create(
-      *transport.bootstrap, {.plan = config.paraexpress,
-                             .comm_id = comm_id,
-                             .stall_timeout = options.stall_timeout,
-                             .exchanges = config.layers.moe || config.layers.dlrm});
+  auto collective =
+      ParaexpressCollective::create(*transport.bootstrap, {.plan = config.paraexpress,
+                                                           .comm_id = comm_id,
+                                                           .stall_timeout = options.stall_timeout,
+                                                           .exchanges = config.layers.moe || config.layers.dlrm});
   if (!collective) return tl::unexpected(collective.error());
   info.transport = (*collective)->transport();
   info.device = (*collective)->device();

@@ -169,9 +169,9 @@ std::string summary(const json& results) {
                                            results["train_s"].get<double>(), results["compute_s"].get<double>()));
   text += row("communication", communication_text(results));
   for (const auto& [name, layer] : results["traffic"].items()) {
-    text += row(name + " all-to-alls", fmt::format("{} per rank, {} sent, {:.3f} s exposed", grouped(layer["exchanges"]),
-                                                   readable_bytes(layer["bytes_sent"]),
-                                                   layer["exposed_s"].get<double>()));
+    text +=
+        row(name + " all-to-alls", fmt::format("{} per rank, {} sent, {:.3f} s exposed", grouped(layer["exchanges"]),
+                                               readable_bytes(layer["bytes_sent"]), layer["exposed_s"].get<double>()));
   }
   if (results["ranks"] != 1) {
     text += row("sent, all ranks", results["bytes_sent"].is_null()

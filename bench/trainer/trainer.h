@@ -31,8 +31,8 @@ namespace clustar::bench::trainer {
 struct Links {
   Collective* collective = nullptr;
   proxy::Bootstrap* bootstrap = nullptr;
-  const LossMeter* loss = nullptr;  // null: what the collective's plugin loses is not known
-  Collective* front = nullptr;      // of TrainConfig::front_buckets; null: there are none
+  const LossMeter* loss = nullptr;           // null: what the collective's plugin loses is not known
+  Collective* front = nullptr;               // of TrainConfig::front_buckets; null: there are none
   parallel::LayerTraffic* layers = nullptr;  // of TrainConfig::layers; null: there are none
 
   int rank() const { return bootstrap != nullptr ? bootstrap->rank() : 0; }
@@ -125,10 +125,10 @@ class Trainer {
   std::vector<std::size_t> ready_order_;  // of the first step's gradients
   ReplicaCheck check_;
   RankTotals totals_;
-  bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
-  StepTimes step_times_;    // of the open step
-  double shown_loss_ = 0;   // of the latest step that was not skipped
-  double slow_ = 1;         // TrainConfig::slow
+  bool step_open_ = false;     // backward is over, and not all of its buckets are in the parameters
+  StepTimes step_times_;       // of the open step
+  double shown_loss_ = 0;      // of the latest step that was not skipped
+  double slow_ = 1;            // TrainConfig::slow
   double step_compute_s_ = 0;  // by this step so far
   double computed_s_ = 0;      // by one of the latest steps
   TrainReport report_;

@@ -287,7 +287,9 @@ TEST_P(Direct, APeerThatLeavesIsNamed) {
 void check_all_to_all(Communicator& comm, std::size_t unit) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto self = static_cast<std::size_t>(comm.rank());
-  const auto bytes = [&](std::size_t from, std::size_t to) { return (from + 2 * to) % 3 * unit + (from == to ? 5 : 0); };
+  const auto bytes = [&](std::size_t from, std::size_t to) {
+    return (from + 2 * to) % 3 * unit + (from == to ? 5 : 0);
+  };
   const auto byte = [](std::size_t from, std::size_t to, std::size_t i, int round) {
     return static_cast<std::uint8_t>(31 * from + 7 * to + i + i / 256 + 101 * static_cast<std::size_t>(round));
   };

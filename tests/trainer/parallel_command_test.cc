@@ -1,5 +1,5 @@
-// `clustar train` with rebuilt buckets, micro-batches, sharded optimisers and all-to-alls of layers: in several processes,
-// over real transports.
+// `clustar train` with rebuilt buckets, micro-batches, sharded optimisers and all-to-alls of layers: in several
+// processes, over real transports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,6 @@ namespace clustar::bench::trainer {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 #ifdef CLUSTAR_PLUGIN
 const Words kByPlugin{"--plugin", CLUSTAR_PLUGIN};
@@ -97,10 +96,9 @@ TEST(TrainLayers, ExchangeBesideTheGradients) {
 // What a reduce-scatter loses is missing from a sum that all ranks get by all-gather; bytes of layers are never lost.
 TEST(TrainLoss, GoesForReduceScattersAndForNothingElse) {
   setenv("CLUSTAR_LOSS_WARMUP", "0", 1);
-  const json lossy =
-      by_plugin(plus({"--ranks", "2", "--optimizer-sharding", "zero1", "--loss-tolerance", "0.05", "--inject-loss",
-                      "0.02", "--traffic", "moe=experts:2,tokens:512,hidden:512"},
-                     {}));
+  const json lossy = by_plugin(plus({"--ranks", "2", "--optimizer-sharding", "zero1", "--loss-tolerance", "0.05",
+                                     "--inject-loss", "0.02", "--traffic", "moe=experts:2,tokens:512,hidden:512"},
+                                    {}));
   unsetenv("CLUSTAR_LOSS_WARMUP");
   EXPECT_EQ(lossy["replicas_identical"], true);
   EXPECT_GT(lossy["missing_bytes"], 0);
@@ -126,8 +124,8 @@ TEST(TrainParallel, ByParaExpress) {
 }
 
 TEST(TrainParallel, ATolerantRunKeepsItsBuckets) {
-  const json tolerant = results_by("paraexpress", plus(kShortRun, {"--ranks", "2", "--tolerant", "q=2,deadline=20s",
-                                                                   "--accumulate", "2"}));
+  const json tolerant = results_by(
+      "paraexpress", plus(kShortRun, {"--ranks", "2", "--tolerant", "q=2,deadline=20s", "--accumulate", "2"}));
   EXPECT_TRUE(tolerant["rebuilt_buckets"].is_null());
   EXPECT_EQ(tolerant["replicas_identical"], true);
 }

@@ -1,5 +1,5 @@
-// How a step is divided: buckets planned again, micro-batches, sharded optimisers and all-to-alls of layers, over a fake
-// transport.
+// How a step is divided: buckets planned again, micro-batches, sharded optimisers and all-to-alls of layers, over a
+// fake transport.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -388,8 +388,8 @@ TEST(LayerTraffic, IsExchangedInEveryPassAndChangesNoBit) {
   }
 }
 
-// On both ranks and in a forward pass, because a rank of the fake world that ends early is waited for, and its gradients
-// written to.
+// On both ranks and in a forward pass, because a rank of the fake world that ends early is waited for, and its
+// gradients written to.
 TEST(LayerTraffic, AWrongByteAndABlockOfAnotherTimeAreFound) {
   using Damage = std::function<void(std::span<std::byte>, std::vector<std::byte>&)>;
   const std::vector<Damage> damages{

@@ -62,8 +62,8 @@ struct Problem {
         const auto exchanges = parallel::layer_exchanges(config.layers, rank, world.size());
         parallel::LayerTraffic layers(exchanges, std::vector<Collective*>(exchanges.size(), collective.get()), rank,
                                       plan.tensor_elements.size());
-        outcomes[static_cast<std::size_t>(rank)] = run({collective.get(), bootstrap.get(), nullptr, of_front.get(),
-                                                        exchanges.empty() ? nullptr : &layers});
+        outcomes[static_cast<std::size_t>(rank)] =
+            run({collective.get(), bootstrap.get(), nullptr, of_front.get(), exchanges.empty() ? nullptr : &layers});
       });
     }
     for (std::thread& thread : threads) thread.join();

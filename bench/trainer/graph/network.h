@@ -37,7 +37,8 @@ class Network {
   std::span<const float> evaluate(const float* parameters, const float* x, std::size_t batch);
 
   // For the batch of the last forward(): fills `gradients` and calls `ready(tensor)` for each tensor as soon as its
-  // gradient is final, in the order of computing, which is that of the nodes from the last to the first. `output_gradient` is in host memory.
+  // gradient is final, in the order of computing, which is that of the nodes from the last to the first.
+  // `output_gradient` is in host memory.
   void backward(const float* parameters, std::span<const float> output_gradient, float* gradients,
                 const std::function<void(std::size_t tensor)>& ready);
 

@@ -12,7 +12,8 @@ namespace clustar::bench::trainer::parallel {
 namespace {
 
 constexpr const char* kAllowed =
-    "allowed: moe=experts:N,tokens:N,hidden:N,top-k:N (top-k may be left out) and dlrm=tables:N,dim:N,batch:N, N from 1 "
+    "allowed: moe=experts:N,tokens:N,hidden:N,top-k:N (top-k may be left out) and dlrm=tables:N,dim:N,batch:N, N from "
+    "1 "
     "to 1048576, each key once";
 constexpr std::size_t kMost = 1u << 20;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;  // that a rank sends in one all-to-all
@@ -38,9 +39,7 @@ bool read(std::string_view text, std::map<std::string_view, std::size_t*> places
   return true;
 }
 
-std::size_t capacity(const MoeLayer& layer) {
-  return (layer.tokens * layer.top_k + layer.experts - 1) / layer.experts;
-}
+std::size_t capacity(const MoeLayer& layer) { return (layer.tokens * layer.top_k + layer.experts - 1) / layer.experts; }
 
 std::size_t tables_of(const DlrmTables& layer, std::size_t rank, std::size_t ranks) {
   return rank < layer.tables ? (layer.tables - rank - 1) / ranks + 1 : 0;
@@ -57,10 +56,9 @@ Result<void> parse_layer(std::string_view text, LayerOptions& options) {
   const std::string_view terms = text.substr(std::min(text.size(), equals + 1));
   if (kind == "moe" && !options.moe) {
     MoeLayer layer;
-    const bool good = read(terms, {{"experts", &layer.experts},
-                                   {"tokens", &layer.tokens},
-                                   {"hidden", &layer.hidden},
-                                   {"top-k", &layer.top_k}});
+    const bool good = read(
+        terms,
+        {{"experts", &layer.experts}, {"tokens", &layer.tokens}, {"hidden", &layer.hidden}, {"top-k", &layer.top_k}});
     if (!good || layer.experts == 0 || layer.tokens == 0 || layer.hidden == 0) return unreadable(text);
     options.moe = layer;
     return {};

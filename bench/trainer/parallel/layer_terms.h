@@ -12,9 +12,9 @@
 
 namespace clustar::bench::trainer::parallel {
 
-// A mixture-of-experts layer: rank r has experts / ranks of the experts, from its number on, and each of its tokens goes
-// to top_k of all. As GShard (Lepikhin et al., 2020) has it, each rank gives each expert room for an equal part of its
-// tokens (capacity factor 1), so that all blocks are equal.
+// A mixture-of-experts layer: rank r has experts / ranks of the experts, from its number on, and each of its tokens
+// goes to top_k of all. As GShard (Lepikhin et al., 2020) has it, each rank gives each expert room for an equal part of
+// its tokens (capacity factor 1), so that all blocks are equal.
 struct MoeLayer {
   std::size_t experts = 0;
   std::size_t tokens = 0;  // of each rank

@@ -95,8 +95,7 @@ void LayerTraffic::exchange(std::size_t index, const Collective::BlockSizes& byt
   }
   at = 0;
   for (std::size_t from = 0; from < bytes.recv.size(); ++from) {
-    const auto wrong =
-        first_wrong(std::span(layer.in).subspan(at, bytes.recv[from]), first_word(number, from, rank_));
+    const auto wrong = first_wrong(std::span(layer.in).subspan(at, bytes.recv[from]), first_word(number, from, rank_));
     if (wrong) {
       error_ = Error{ErrorCode::kRemote, fmt::format("{} brought rank {} wrong bytes: byte {} of the {} from rank {}",
                                                      name, rank_, *wrong, bytes.recv[from], from)};

@@ -14,7 +14,8 @@
 
 namespace clustar::bench::trainer::parallel {
 
-// kZero1: ZeRO stage 1 (Rajbhandari et al., SC 2020): a rank has the optimiser's state of its shard of each bucket only.
+// kZero1: ZeRO stage 1 (Rajbhandari et al., SC 2020): a rank has the optimiser's state of its shard of each bucket
+// only.
 enum class Sharding : std::uint8_t { kNone, kZero1 };
 const char* to_string(Sharding sharding);  // "none", "zero1"
 

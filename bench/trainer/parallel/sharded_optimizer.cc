@@ -81,14 +81,13 @@ void ShardedOptimizer::wait(std::size_t bucket) {
   const auto outcome = std::exchange(one.pending, nullptr)->wait();
   waited_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   if (outcome) {
-    one.ended = one.started +
-                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(outcome->seconds));
+    one.ended =
+        one.started + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(outcome->seconds));
     return;
   }
   if (!error_) {
-    error_ = Error{outcome.error().code,
-                   fmt::format("all-gather of the parameters of bucket {} of {} failed: {}", bucket + 1,
-                               gathers_.size(), outcome.error().message)};
+    error_ = Error{outcome.error().code, fmt::format("all-gather of the parameters of bucket {} of {} failed: {}",
+                                                     bucket + 1, gathers_.size(), outcome.error().message)};
   }
   // The others are waited for too: until then they may write to the parameters.
   for (Collective* collective : collectives_) collective->abort();
@@ -128,8 +127,8 @@ Result<void> ShardedOptimizer::set_plan(const BucketPlan& next) {
   own.reserve(held_);
   for (const Bucket& bucket : next.buckets) {
     const std::size_t shard = next.shard_elements(bucket);
-    const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(
-                                          bucket.offset + static_cast<std::size_t>(bootstrap_.rank()) * shard);
+    const auto begin =
+        flat.begin() + static_cast<std::ptrdiff_t>(bucket.offset + static_cast<std::size_t>(bootstrap_.rank()) * shard);
     own.insert(own.end(), begin, begin + static_cast<std::ptrdiff_t>(shard));
   }
   sgd_.set_momentum(std::move(own));
