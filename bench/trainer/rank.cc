@@ -286,10 +286,12 @@ Result<void> connect_ps(const RankOptions& options, std::uint64_t comm_id, Trans
   return {};
 }
 
-// Each size of a bucket once, in the order of the buckets. Blobs of a codec are gathered, which has no plan.
+// Each size of a bucket once, in the order of the buckets. Blobs of a codec are gathered, which has no plan; nor have
+// the reduce-scatters of shards.
 std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPlan& buckets,
                                        const ParaexpressCollective& collective) {
   if (config.codec.codec != Codec::kNone && config.codec.path == CodecPath::kGather) return {};
+  if (config.sharding != parallel::Sharding::kNone) return {};
   std::vector<PlannedSize> planned;
   for (const Bucket& bucket : buckets.buckets) {
     const std::uint64_t bytes = bucket.elements * sizeof(float);

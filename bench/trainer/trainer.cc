@@ -297,8 +297,11 @@ Result<void> Trainer::rebuild_buckets() {
   report_.buckets_changed = fits;
   if (!fits) return {};
   report_.initial_buckets = plan();
+  auto momentum = optimizer_->momentum();
+  if (!momentum) return tl::unexpected(momentum.error());
+  parallel::relocate(*momentum, plan(), **next);
   parallel::relocate(parameters_, plan(), **next);
-  if (auto ok = optimizer_->set_plan(**next); !ok) return ok;
+  optimizer_->set_momentum(std::move(*momentum), **next);
   reducer_.set_plan(**next);
   network_.set_tensor_offsets(plan().tensor_offset);
   return {};

@@ -1,7 +1,5 @@
 #include "bench/trainer/parallel/optimizer.h"
 
-#include "bench/trainer/parallel/bucket_order.h"
-
 namespace clustar::bench::trainer::parallel {
 
 const char* to_string(Sharding sharding) {
@@ -22,9 +20,9 @@ Result<StepCommunication> WholeOptimizer::finish() {
   return reducer_.finish();
 }
 
-Result<void> WholeOptimizer::set_plan(const BucketPlan& next) {
-  relocate(sgd_.momentum(), reducer_.plan(), next);
-  return {};
+Result<std::vector<float>> WholeOptimizer::momentum() {
+  const std::span<const float> all = sgd_.momentum();
+  return std::vector<float>(all.begin(), all.end());
 }
 
 }  // namespace clustar::bench::trainer::parallel

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/buckets.h"
@@ -35,8 +37,11 @@ class Optimizer {
   virtual double waited_s() const { return 0; }
   // Brings the buckets that are left, and gives the whole step's communication.
   virtual Result<StepCommunication> finish() = 0;
-  // Between two steps, before the reducer's: the momentum moves to the places of `next`. All ranks call it.
-  virtual Result<void> set_plan(const BucketPlan& next) = 0;
+  // Between two steps: the momentum of all parameters, in the layout of the reducer's plan. All ranks call it.
+  virtual Result<std::vector<float>> momentum() = 0;
+  // As momentum() gave it, or the same of an equal run; from now on in the layout of `plan`, which becomes the
+  // reducer's.
+  virtual void set_momentum(std::vector<float> flat, const BucketPlan& plan) = 0;
   virtual std::size_t momentum_bytes() const = 0;  // of this rank
 };
 
@@ -53,7 +58,8 @@ class WholeOptimizer final : public Optimizer {
 
   void bring(std::size_t bucket) override;
   Result<StepCommunication> finish() override;
-  Result<void> set_plan(const BucketPlan& next) override;
+  Result<std::vector<float>> momentum() override;
+  void set_momentum(std::vector<float> flat, const BucketPlan&) override { sgd_.set_momentum(std::move(flat)); }
   std::size_t momentum_bytes() const override { return reducer_.plan().parameters() * sizeof(float); }
 
  private:

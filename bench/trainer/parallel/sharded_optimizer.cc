@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/trainer/parallel/bucket_order.h"
 #include "bench/trainer/timeline.h"
 
 namespace clustar::bench::trainer::parallel {
@@ -26,22 +25,11 @@ ShardedOptimizer::ShardedOptimizer(GradientReducer& reducer, std::span<float> pa
     collectives_.push_back(one);
     mapped_.push_back(one->map(parameters.data(), parameters.size_bytes()));
   }
-  adopt(reducer.plan());
-  sgd_.set_momentum(std::vector<float>(held_));
+  set_momentum(std::vector<float>(parameters.size()), reducer.plan());
 }
 
-void ShardedOptimizer::adopt(const BucketPlan& plan) {
-  gathers_.clear();
-  gathers_.resize(plan.buckets.size());
-  momentum_at_.clear();
-  held_ = 0;
-  for (const Bucket& bucket : plan.buckets) {
-    momentum_at_.push_back(std::exchange(held_, held_ + plan.shard_elements(bucket)));
-  }
-}
-
-std::size_t ShardedOptimizer::own_begin(const Bucket& bucket) const {
-  return bucket.offset + static_cast<std::size_t>(bootstrap_.rank()) * reducer_.plan().shard_elements(bucket);
+std::size_t ShardedOptimizer::own_begin(const BucketPlan& plan, const Bucket& bucket) const {
+  return bucket.offset + static_cast<std::size_t>(bootstrap_.rank()) * plan.shard_elements(bucket);
 }
 
 void ShardedOptimizer::bring(std::size_t bucket) {
@@ -63,7 +51,7 @@ void ShardedOptimizer::update_all() {
 void ShardedOptimizer::update(std::size_t bucket) {
   const Bucket& part = reducer_.plan().buckets[bucket];
   const std::size_t shard = reducer_.plan().shard_elements(part);
-  const std::size_t own = own_begin(part);
+  const std::size_t own = own_begin(reducer_.plan(), part);
   sgd_.step_part(parameters_.subspan(own, shard), gradients_.subspan(own, shard), momentum_at_[bucket]);
   Collective* const collective = reducer_.collective_of(bucket);
   const auto place = std::find(collectives_.begin(), collectives_.end(), collective) - collectives_.begin();
@@ -109,10 +97,10 @@ Result<StepCommunication> ShardedOptimizer::finish() {
   return step;
 }
 
-Result<void> ShardedOptimizer::set_plan(const BucketPlan& next) {
-  const BucketPlan& plan = reducer_.plan();
+Result<std::vector<float>> ShardedOptimizer::momentum() {
   const auto all = bootstrap_.all_gather(std::as_bytes(sgd_.momentum()));
   if (!all) return tl::unexpected(all.error());
+  const BucketPlan& plan = reducer_.plan();
   std::vector<float> flat(parameters_.size());
   for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     const std::size_t shard = plan.shard_elements(plan.buckets[bucket]);
@@ -121,18 +109,21 @@ Result<void> ShardedOptimizer::set_plan(const BucketPlan& next) {
                   all->data() + (rank * held_ + momentum_at_[bucket]) * sizeof(float), shard * sizeof(float));
     }
   }
-  relocate(flat, plan, next);
-  adopt(next);
+  return flat;
+}
+
+void ShardedOptimizer::set_momentum(std::vector<float> flat, const BucketPlan& plan) {
+  gathers_.clear();
+  gathers_.resize(plan.buckets.size());
+  momentum_at_.clear();
   std::vector<float> own;
-  own.reserve(held_);
-  for (const Bucket& bucket : next.buckets) {
-    const std::size_t shard = next.shard_elements(bucket);
-    const auto begin =
-        flat.begin() + static_cast<std::ptrdiff_t>(bucket.offset + static_cast<std::size_t>(bootstrap_.rank()) * shard);
-    own.insert(own.end(), begin, begin + static_cast<std::ptrdiff_t>(shard));
+  for (const Bucket& bucket : plan.buckets) {
+    momentum_at_.push_back(own.size());
+    const auto shard = std::span(flat).subspan(own_begin(plan, bucket), plan.shard_elements(bucket));
+    own.insert(own.end(), shard.begin(), shard.end());
   }
+  held_ = own.size();
   sgd_.set_momentum(std::move(own));
-  return {};
 }
 
 }  // namespace clustar::bench::trainer::parallel

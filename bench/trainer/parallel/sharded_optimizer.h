@@ -26,8 +26,9 @@ class ShardedOptimizer final : public Optimizer {
   void bring(std::size_t bucket) override;
   double waited_s() const override { return waited_s_; }
   Result<StepCommunication> finish() override;
-  // The ranks' shards meet for it, once, over the bootstrap.
-  Result<void> set_plan(const BucketPlan& next) override;
+  // The ranks' shards meet over the bootstrap.
+  Result<std::vector<float>> momentum() override;
+  void set_momentum(std::vector<float> flat, const BucketPlan& plan) override;
   std::size_t momentum_bytes() const override { return held_ * sizeof(float); }
 
  private:
@@ -36,8 +37,7 @@ class ShardedOptimizer final : public Optimizer {
     Clock::time_point started;
     std::optional<Clock::time_point> ended;
   };
-  std::size_t own_begin(const Bucket& bucket) const;
-  void adopt(const BucketPlan& plan);
+  std::size_t own_begin(const BucketPlan& plan, const Bucket& bucket) const;
   void update_all();
   void update(std::size_t bucket);
   void wait(std::size_t bucket);
