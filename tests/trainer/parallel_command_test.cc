@@ -50,17 +50,14 @@ TEST(TrainAccumulates, WithTheTrafficOfOneBatch) {
 
 // Buckets of up to 2 MiB for each rank are cut at the same places by either.
 TEST(TrainZero1, HasTheBitsOfAnAllReduceOfARing) {
-  for (const char* ranks : {"2", "4"}) {
-    const json whole = by_plugin({"--ranks", ranks});
-    for (const Words& more : {Words{}, Words{"--overlap-forward"}}) {
-      const json sharded = by_plugin(plus({"--ranks", ranks, "--optimizer-sharding", "zero1"}, more));
-      EXPECT_EQ(sharded["parameters_digest"], whole["parameters_digest"]);
-      EXPECT_EQ(sharded["replicas_identical"], true);
-      const double sent = whole["bytes_sent"];
-      EXPECT_NEAR(sharded["bytes_sent"].get<double>(), sent, 0.01 * sent) << "two halves of the same";
-      const double momentum = whole["momentum_bytes"];
-      EXPECT_NEAR(sharded["momentum_bytes"].get<double>(), momentum / (ranks[0] - '0'), 100);
-    }
+  const json whole = by_plugin({"--ranks", "4"});
+  for (const Words& more : {Words{}, Words{"--overlap-forward"}}) {
+    const json sharded = by_plugin(plus({"--ranks", "4", "--optimizer-sharding", "zero1"}, more));
+    EXPECT_EQ(sharded["parameters_digest"], whole["parameters_digest"]);
+    EXPECT_EQ(sharded["replicas_identical"], true);
+    const double sent = whole["bytes_sent"];
+    EXPECT_NEAR(sharded["bytes_sent"].get<double>(), sent, 0.01 * sent) << "two halves of the same";
+    EXPECT_NEAR(sharded["momentum_bytes"].get<double>(), whole["momentum_bytes"].get<double>() / 4, 100);
   }
   const json rebuilt = by_plugin({"--ranks", "2", "--optimizer-sharding", "zero1", "--initial-buckets", "one"});
   EXPECT_EQ(rebuilt["parameters_digest"], by_plugin({"--ranks", "2"})["parameters_digest"]);
