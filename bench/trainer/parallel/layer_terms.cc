@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <map>
+#include <system_error>
 #include <utility>
 
 namespace clustar::bench::trainer::parallel {
