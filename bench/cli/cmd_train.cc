@@ -18,6 +18,7 @@
 #include "bench/cli/codec_options.h"
 #include "bench/cli/collective_options.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/compute_options.h"
 #include "bench/cli/loss_options.h"
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
@@ -26,6 +27,7 @@
 #include "bench/proxy/net_plugin.h"
 #include "bench/report/report.h"
 #include "bench/trainer/aggregator.h"
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/launcher.h"
 #include "bench/trainer/metrics.h"
@@ -48,6 +50,7 @@ constexpr double kMib = 1024 * 1024;
 struct Options {
   trainer::TrainConfig config;
   trainer::RankOptions rank;
+  ComputeTexts compute;
   int ranks = 1;
   double bucket_mib = trainer::kDefaultBucketBytes / kMib;
   double first_bucket_mib = trainer::kDefaultFirstBucketBytes / kMib;
@@ -102,6 +105,9 @@ int write_results(const Options& options, const json& results) {
     document["command_line"] = report::command_line();
     const auto ok = report::write_json(document, options.json_path);
     if (!ok) return failure(ok.error().message);
+    if (options.config.compute.replays() && !options.quiet && options.json_path != "-") {
+      std::cout << "written to " << options.json_path << "\n";
+    }
   }
   const json failed = results.value("failure", json(nullptr));
   return failed.is_null() ? kOk : failure(failed.get<std::string>());
@@ -110,7 +116,7 @@ int write_results(const Options& options, const json& results) {
 int describe(const Options& options) {
   const auto model = trainer::make_model(options.config.model, options.config.model_options);
   if (!model) return usage_error(model.error().message);
-  return write_results(options, trainer::describe(*model, trainer::initial_plan(options.config, *model, 1)));
+  return write_results(options, trainer::describe(*model, trainer::plan_of(options.config, *model)));
 }
 
 // One rank in this process: the only one, one of several started by hand, or one that launch_ranks() started.
@@ -328,11 +334,14 @@ int run(Options& options) {
   // Absolute, because dlopen looks for a bare name on its own path and not here.
   options.rank.plugin =
       options.rank.plugin.empty() ? installed_library("libnccl-net-clustar.so") : absolute_path(options.rank.plugin);
+  const int all = options.rank_given->count() > 0 ? options.rank.size : options.ranks;
+  if (const std::string wrong = take_compute(options.compute, options.config, all); !wrong.empty()) {
+    return usage_error(wrong);
+  }
+  options.json_path = trainer::tagged(options.json_path, options.config.compute);
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
   if (by_paraexpress(options)) {
-    const int ranks = options.rank_given->count() > 0 ? options.rank.size : options.ranks;
-    if (const auto ok = trainer::complete(options.config.paraexpress, ranks); !ok)
-      return usage_error(ok.error().message);
+    if (const auto ok = trainer::complete(options.config.paraexpress, all); !ok) return usage_error(ok.error().message);
   }
   if (const auto set = set_environment(options); !set) return usage_error(set.error().message);
   // A comparison waits for the slowest rank.
@@ -344,7 +353,9 @@ int run(Options& options) {
   if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
   // Before any rank starts, so that unusable data is reported once.
   const auto model = trainer::make_model(options.config.model, options.config.model_options);
-  if (const auto data = trainer::load_data(options.config, *model); !data) return failure(data.error().message);
+  if (!options.config.compute.replays()) {
+    if (const auto data = trainer::load_data(options.config, *model); !data) return failure(data.error().message);
+  }
   return launch_ranks(options);
 }
 
@@ -449,6 +460,8 @@ void add_train(CLI::App& app, int& status) {
       "train", "Train a reference model over a net plugin, ParaExpress or a parameter server, and measure it");
   options->command = &command;
   add_training_options(command, *options);
+  add_replay_options(command, options->compute);
+  add_record_option(command, options->compute);
   add_transport_options(command, *options);
   add_codec_options(command, options->config.codec);
   add_rank_options(command, *options);
@@ -467,7 +480,9 @@ void add_train(CLI::App& app, int& status) {
       "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02\n"
       "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring\n"
       "Without waiting for a slow rank: clustar train --ranks 4 --collective paraexpress --tolerant q=3,deadline=5ms\n"
-      "By a parameter server as of 2018, a baseline: clustar train --ranks 4 --collective ps");
+      "By a parameter server as of 2018, a baseline: clustar train --ranks 4 --collective ps\n"
+      "A GPU's pace, replayed: clustar train --model vgg16 --ranks 4 --compute estimate=v100 --time-scale 32 \\\n"
+      "    --byte-scale 32 --batch 128 --examples 1280 --epochs 1 --json vgg.json");
   command.callback([options, &status] { status = run(*options); });
 }
 

@@ -20,6 +20,14 @@
 #include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::report {
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
 namespace {
 
 constexpr std::size_t kMostBytes = 256u << 20;  // of a file that is read; a device may have no end
@@ -31,19 +39,11 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-std::string cpu_model() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
 nlohmann::json machine() {
   utsname kernel{};
   uname(&kernel);
   const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  return {{"cpu", cpu_model()},
+  return {{"cpu", processor()},
           {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
           {"memory_gb", static_cast<int>(bytes / 1e9 + 0.5)},
           {"kernel", kernel.release},

@@ -11,6 +11,9 @@ namespace clustar::bench::report {
 // {command, version, machine{cpu, cores, memory_gb, kernel, tcp_congestion_control}, results}
 nlohmann::json envelope(const std::string& command, nlohmann::json results);
 
+// The processor's model, as the kernel names it.
+std::string processor();
+
 // A word of a shell command, in quotes where it needs them.
 std::string shell_word(const std::string& word);
 

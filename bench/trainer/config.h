@@ -10,7 +10,8 @@
 
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/compute/options.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/paraexpress_options.h"
@@ -54,6 +55,9 @@ struct TrainConfig {
   // that they need not wait for the buckets before them. kProxy only; fewer than there are buckets.
   std::size_t front_buckets = 0;
   CodecOptions codec;  // of every bucket; kNone with no_communication
+  // A replay loads no data and learns nothing: `generated` says how many examples it stands for.
+  ComputeOptions compute;
+  std::string record_compute;  // where rank 0 writes how long its layers took; empty: nowhere
   CollectiveKind collective = CollectiveKind::kProxy;
   ExchangeOptions exchange;        // kAllToAll not with CodecPath::kGather; of kProxy
   ParaexpressOptions paraexpress;  // of kParaexpress

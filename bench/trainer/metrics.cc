@@ -337,7 +337,8 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["data_source"] = info.data_source;
   results["train_examples"] = info.train_examples;
   results["held_out_examples"] = info.held_out_examples;
-  results["gemm"] = graph::cpu_math_name();
+  results["replay"] = json::parse(info.replay);
+  results["gemm"] = results["replay"].is_null() ? json(graph::cpu_math_name()) : json(nullptr);
   results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;
   results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);

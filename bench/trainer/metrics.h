@@ -100,8 +100,9 @@ struct PlannedSize {
 // What a report says beside the measurements.
 struct RunInfo {
   std::string data_source;
-  NcclInfo nccl;  // with CollectiveKind::kNccl
-  PsInfo ps;      // with CollectiveKind::kPs
+  std::string replay = "null";  // replay_json()'s text
+  NcclInfo nccl;                // with CollectiveKind::kNccl
+  PsInfo ps;                    // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
   std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
   std::size_t train_examples = 0;
@@ -136,10 +137,10 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // their own step's sums. `buckets` are those of the end; `rebuilt_buckets` is {after_step, changed}, null where that
 // was left out, and `initial_buckets` those of the first step, null where nothing changed. `momentum_bytes` is the most
 // of a rank's. `traffic` is null without TrainConfig::layers, otherwise {moe, dlrm}, each {communicator, exchanges (of
-// each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `slow` is {rank: factor}. `curve`,
-// `accuracy_curve` ([step, training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest
-// steps: Timeline) are of the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank
-// and per_epoch have the rest.
+// each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `replay` is replay_json()'s, null where the
+// run computed; with one, losses and accuracy are null. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step,
+// training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the
+// rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

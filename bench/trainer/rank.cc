@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -18,11 +19,14 @@
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/proxy/plugin_library.h"
+#include "bench/report/report.h"
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
+#include "bench/trainer/data/digits.h"
+#include "bench/trainer/data/idx.h"
+#include "bench/trainer/data/images.h"
+#include "bench/trainer/data/text.h"
 #include "bench/trainer/digest.h"
-#include "bench/trainer/digits.h"
-#include "bench/trainer/idx.h"
-#include "bench/trainer/images.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/nccl_collective.h"
 #include "bench/trainer/nccl_library.h"
@@ -31,7 +35,6 @@
 #include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/ps_collective.h"
-#include "bench/trainer/text.h"
 #include "bench/trainer/tolerance.h"
 #include "bench/trainer/tolerant_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
@@ -42,6 +45,7 @@ namespace {
 // ncclConfig_t.commName: what loss rules can name.
 constexpr const char* kCommName = "train";
 constexpr const char* kFrontCommName = "train-front";
+constexpr std::size_t kDefaultReplayed = 1000;
 constexpr std::size_t kMostGeneratedBytes = std::size_t{4} << 30;
 
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
@@ -53,7 +57,8 @@ struct Setting {
 
 // What has to be equal on all ranks, or they would wait for each other or train different things.
 // The plugin compares its own settings, too, but only with its neighbours in the ring: the others would wait for those.
-std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset) {
+std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
+                              const std::optional<LayerTimes>& times) {
   std::vector<Setting> all{{"version of clustar", digest_of(CLUSTAR_VERSION)},
                            {"--model", digest_of(config.model)},
                            {"--image-size", config.model_options.image_size},
@@ -80,6 +85,9 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
                            {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
                            {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
+                           {"--compute", digest_of(times ? to_text(*times) : "")},
+                           {"--time-scale", std::bit_cast<std::uint64_t>(config.compute.time_scale)},
+                           {"--byte-scale", std::bit_cast<std::uint64_t>(config.compute.byte_scale)},
                            {"--collective", static_cast<std::uint64_t>(config.collective)},
                            {"--all-reduce", static_cast<std::uint64_t>(config.exchange.all_reduce)},
                            {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
@@ -302,7 +310,7 @@ std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPl
   return planned;
 }
 
-Result<void> connect(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
+Result<void> connect(const TrainConfig& config, const RankOptions& options, const std::vector<Setting>& mine,
                      const BucketPlan& plan, Transport& transport, RunInfo& info) {
   auto bootstrap = proxy::Bootstrap::join({.rank = options.rank,
                                            .size = options.size,
@@ -311,7 +319,7 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
                                            .call_timeout = options.stall_timeout});
   if (!bootstrap) return tl::unexpected(bootstrap.error());
   transport.bootstrap = std::move(*bootstrap);
-  const auto id = agree(settings(config, options, dataset), *transport.bootstrap);
+  const auto id = agree(mine, *transport.bootstrap);
   if (!id) return tl::unexpected(id.error());
   if (config.no_communication) return {};
   if (config.tolerance) {
@@ -378,15 +386,6 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
   return dataset;
 }
 
-BucketPlan initial_plan(const TrainConfig& config, const Model& model, int ranks) {
-  const bool shards = config.sharding == parallel::Sharding::kZero1 && !config.no_communication;
-  const BucketCaps caps{.first_bytes = config.first_bucket_bytes,
-                        .bytes = config.bucket_bytes,
-                        .shards = shards ? static_cast<std::size_t>(ranks) : 1};
-  return config.initial_buckets == InitialBuckets::kOne ? plan_one_bucket(model.tensor_elements(), caps)
-                                                        : plan_buckets(model.tensor_elements(), caps);
-}
-
 Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
   if (config.front_buckets == 0 || config.front_buckets < plan.buckets.size()) return {};
   if (plan.buckets.size() == 1) {
@@ -399,27 +398,52 @@ Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
                           config.front_buckets, plan.buckets.size(), config.model, plan.buckets.size() - 1));
 }
 
+namespace {
+
+// A replay stands for examples that nobody loads.
+Result<void> load(const TrainConfig& config, const Model& model, Dataset& dataset, Split& split) {
+  if (config.compute.replays()) {
+    split.train.resize(config.generated != 0 ? config.generated : kDefaultReplayed);
+    std::iota(split.train.begin(), split.train.end(), 0u);
+    dataset.source = "nothing: a replay";
+    return {};
+  }
+  auto loaded = load_data(config, model);
+  if (!loaded) return tl::unexpected(loaded.error());
+  dataset = std::move(*loaded);
+  auto halves = split_dataset(dataset, config.seed);
+  if (!halves) return tl::unexpected(halves.error());
+  split = std::move(*halves);
+  return {};
+}
+
+}  // namespace
+
 Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
   const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
   const auto model = make_model(config.model, config.model_options);
   if (!model) return tl::unexpected(model.error());
-  const BucketPlan plan = initial_plan(config, *model, options.size);
+  const BucketPlan plan = plan_of(config, *model, options.size);
   if (auto ok = check_front(config, plan); !ok) return tl::unexpected(ok.error());
-  const auto dataset = load_data(config, *model);
-  if (!dataset) return tl::unexpected(dataset.error());
-  const auto split = split_dataset(*dataset, config.seed);
-  if (!split) return tl::unexpected(split.error());
+  const auto times = replayed_times(config, *model, options.size);
+  if (!times) return tl::unexpected(times.error());
+  Dataset dataset;
+  Split split;
+  if (auto ok = load(config, *model, dataset, split); !ok) return tl::unexpected(ok.error());
 
   RunInfo info;
-  info.data_source = dataset->source;
-  info.train_examples = split->train.size();
-  info.held_out_examples = split->held_out.size();
+  info.data_source = dataset.source;
+  info.train_examples = split.train.size();
+  info.held_out_examples = split.held_out.size();
+  info.replay = replay_json(config, *times, options.size).dump();
   Transport transport;
   if (options.size > 1) {
-    if (auto ok = connect(config, options, *dataset, plan, transport, info); !ok) return tl::unexpected(ok.error());
+    const std::vector<Setting> mine = settings(config, options, dataset, *times);
+    if (auto ok = connect(config, options, mine, plan, transport, info); !ok) return tl::unexpected(ok.error());
   }
   make_layers(config, options, plan.tensor_elements.size(), transport);
-  Trainer trainer(config, *model, plan, *dataset, *split,
+  const RankCompute computes = make_compute(config, *model, plan, *times, options.rank, options.size);
+  Trainer trainer(config, *model, plan, *computes.compute, dataset, split,
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
                    transport.front.get(), transport.layers ? &*transport.layers : nullptr},
                   progress);
@@ -434,6 +458,10 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     Error error = report ? closed.error() : report.error();
     error.message = with_log(std::move(error.message), transport);
     return tl::unexpected(std::move(error));
+  }
+  if (computes.clock && options.rank == 0) {
+    const LayerTimes recorded = computes.clock->times(largest_micro_batch(config, options.size));
+    if (auto ok = report::write_text(to_text(recorded), config.record_compute); !ok) return tl::unexpected(ok.error());
   }
   return to_results(config, *model, trainer.plan(), info, *report);
 }

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "bench/trainer/config.h"
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/trainer.h"
 #include "transport/base/result.h"
@@ -16,9 +16,6 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model);
 
 // Whether the plan has a bucket more than the front layers take.
 Result<void> check_front(const TrainConfig& config, const BucketPlan& plan);
-
-// Of a run's first step.
-BucketPlan initial_plan(const TrainConfig& config, const Model& model, int ranks);
 
 // Blocks until the run is over; `progress` is called on this thread. Returns to_results()'s JSON, the same on all
 // ranks; a run that failed after it had begun to measure carries results.failure. Errors name what could not be done;

@@ -17,6 +17,7 @@ json to_record(const Progress& progress) {
             {"step", progress.step},
             {"steps", progress.steps},
             {"epoch_over", progress.epoch_over},
+            {"learns", progress.learns},
             {"loss", progress.loss},
             {"accuracy", progress.accuracy},
             {"images_per_second", progress.images_per_second}}}};
@@ -36,6 +37,7 @@ bool from_record(const json& record, Progress& progress) {
   progress.step = found->value("step", std::size_t{0});
   progress.steps = found->value("steps", std::size_t{0});
   progress.epoch_over = found->value("epoch_over", false);
+  progress.learns = found->value("learns", true);
   progress.loss = number("loss");
   progress.accuracy = number("accuracy");
   progress.images_per_second = number("images_per_second");

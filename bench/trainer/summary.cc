@@ -131,6 +131,8 @@ std::string summary(const json& results) {
   std::string text =
       fmt::format("\n{} on {}\n", results["model"].get<std::string>(), results["data_source"].get<std::string>());
   const json& config = results["config"];
+  const json& replay = results["replay"];
+  if (!replay.is_null()) text += row("replay", replay["label"].get<std::string>());
   text += row("model", fmt::format("{} ({}), {} parameters, {} bytes of gradients in {} bucket{}",
                                    results["model"].get<std::string>(), results["shape"].get<std::string>(),
                                    grouped(results["parameters"]), grouped(results["gradient_bytes"]),
@@ -146,7 +148,10 @@ std::string summary(const json& results) {
                                   grouped(results["held_out_examples"])));
   text +=
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
-  text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
+  text += row("compute by", replay.is_null()
+                                ? fmt::format("{}, one thread per rank", results["gemm"].get<std::string>())
+                                : fmt::format("waiting {:.3f} s forward, {:.3f} s backward per step",
+                                              replay["forward_s"].get<double>(), replay["backward_s"].get<double>()));
   text += row("transport", transport_text(results));
   if (!results["nccl"].is_null()) text += row("collectives by", nccl_text(results["nccl"]));
   if (results["collective"] == "paraexpress" && results["ranks"] != 1) {

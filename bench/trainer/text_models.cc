@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/trainer/text.h"
+#include "bench/trainer/data/text.h"
 
 namespace clustar::bench::trainer {
 namespace {

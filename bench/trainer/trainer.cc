@@ -13,62 +13,34 @@
 #include "bench/trainer/loss_report.h"
 #include "bench/trainer/parallel/bucket_order.h"
 #include "bench/trainer/parallel/sharded_optimizer.h"
-#include "bench/trainer/random.h"
 
 namespace clustar::bench::trainer {
 namespace {
 
-constexpr std::size_t kMostEvaluated = 256;             // examples at a time
-constexpr std::size_t kEvaluatedFloats = 16u << 20;     // of all activations together
-constexpr std::uint64_t kFirstDrawStream = 1ull << 42;  // of dropout: one for each rank
-
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::size_t largest_share(int batch, int ranks) { return static_cast<std::size_t>((batch + ranks - 1) / ranks); }
-
-// Examples that one rank computes at a time.
-std::size_t largest_micro_batch(const TrainConfig& config, int ranks) {
-  return largest_share(static_cast<int>(largest_share(config.batch, ranks)), config.accumulate);
-}
-
-// Examples that are evaluated at a time: no more than training has, where activations are large.
-std::size_t evaluation_batch(const graph::Graph& graph, std::size_t share) {
-  std::size_t floats = 0;
-  for (const graph::Node& node : graph.nodes()) floats += node.shape.elements();
-  return std::clamp(kEvaluatedFloats / floats, std::min(share, kMostEvaluated), kMostEvaluated);
-}
 
 bool shards(const TrainConfig& config, const Links& links) {
   return config.sharding == parallel::Sharding::kZero1 && links.collective != nullptr;
 }
 
-std::uint64_t draws_of(std::uint64_t seed, int rank) {
-  return Rng(seed, kFirstDrawStream + static_cast<std::uint64_t>(rank)).next();
-}
-
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
-                 const Split& split, Links links, ProgressSink progress)
+Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, Compute& compute,
+                 const Dataset& dataset, const Split& split, Links links, ProgressSink progress)
     : config_(config),
       dataset_(dataset),
       split_(split),
       links_(links),
       progress_(std::move(progress)),
-      classes_(model.classes),
+      compute_(compute),
       predictions_(static_cast<double>(model.predictions)),
-      evaluation_batch_(evaluation_batch(model.graph, largest_micro_batch(config, links.size()))),
       parameters_(plan.capacity()),
       gradients_(plan.capacity()),
-      math_(graph::make_cpu_math()),
-      network_(model.graph, *math_, plan.tensor_offset,
-               std::max(evaluation_batch_, largest_micro_batch(config, links.size())),
-               draws_of(config.seed, links.rank())),
       reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
                {links.front, links.front != nullptr ? config.front_buckets : 0},
                shards(config, links) ? Reduction::kShard : Reduction::kWhole),
       check_(links.bootstrap) {
-  network_.initialise(parameters_, config.seed);
+  compute_.initialise(parameters_);
   const parallel::SgdOptions sgd{static_cast<float>(config.rate), static_cast<float>(config.momentum),
                                  static_cast<float>(config.weight_decay)};
   if (shards(config, links)) {
@@ -123,7 +95,10 @@ Result<void> Trainer::run_epoch(int epoch) {
   const std::vector<std::uint32_t> order = epoch_order(split_, config_.seed, epoch);
   const auto batch = static_cast<std::size_t>(config_.batch);
   const double train_s_before = totals_.train_s;
-  Progress progress{.epoch = epoch + 1, .epochs = config_.epochs, .steps = (order.size() + batch - 1) / batch};
+  Progress progress{.epoch = epoch + 1,
+                    .epochs = config_.epochs,
+                    .steps = (order.size() + batch - 1) / batch,
+                    .learns = compute_.learns()};
   ShareLoss loss;
   for (std::size_t at = 0; at < order.size() && !is_over(); at += batch) {
     const std::size_t size = std::min(batch, order.size() - at);
@@ -148,7 +123,7 @@ Result<void> Trainer::run_epoch(int epoch) {
     if (step_loss->examples > 0) shown_loss_ = step_loss->sum / predictions_ / static_cast<double>(step_loss->examples);
     progress.loss = shown_loss_;
     progress.images_per_second = images_per_second();
-    extend_curve(progress.loss, progress.steps);
+    if (compute_.learns()) extend_curve(progress.loss, progress.steps);
     if (progress_) progress_(progress);
   }
   return finish_epoch(epoch, loss, totals_.train_s - train_s_before);
@@ -189,21 +164,19 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
 // Gradients of all but a step's last micro-batch stay here, and are added to the last one's before they go.
 Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples, float scale, bool last) {
   const Clock::time_point computes = Clock::now();
-  gather(dataset_, examples, batch_);
-  const std::span<const float> outputs =
-      network_.forward(parameters_.data(), batch_.x.data(), examples.size(),
-                       [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
+  if (compute_.learns()) gather(dataset_, examples, batch_);
+  compute_.forward(parameters_.data(), batch_.x, examples.size(),
+                   [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
   step_compute_s_ += seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
   if (is_over()) return LossSum{};
   if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
   const Clock::time_point backward = Clock::now();
-  output_gradient_.resize(outputs.size());
-  const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_, scale, output_gradient_);
-  network_.backward(parameters_.data(), output_gradient_, gradients_.data(), [&](std::size_t tensor) {
-    if (last) tensor_ready(tensor);
-    if (links_.layers != nullptr) links_.layers->backward(tensor);
-  });
+  const LossSum loss =
+      compute_.backward(parameters_.data(), batch_.labels, scale, gradients_.data(), [&](std::size_t tensor) {
+        if (last) tensor_ready(tensor);
+        if (links_.layers != nullptr) links_.layers->backward(tensor);
+      });
   if (last) {
     earlier_.clear();
     step_times_ = {.backward = backward, .backward_end = Clock::now()};
@@ -303,7 +276,7 @@ Result<void> Trainer::rebuild_buckets() {
   parallel::relocate(parameters_, plan(), **next);
   optimizer_->set_momentum(std::move(*momentum), **next);
   reducer_.set_plan(**next);
-  network_.set_tensor_offsets(plan().tensor_offset);
+  compute_.set_tensor_offsets(plan().tensor_offset);
   return {};
 }
 
@@ -326,13 +299,13 @@ Result<void> Trainer::check_replicas(bool epoch_over) {
 // Every rank takes rank 0's running statistics. DDP copies them before every forward pass (broadcast_buffers), but a
 // forward pass of training does not read them: here is where that shows.
 Result<void> Trainer::share_state() {
-  if (links_.bootstrap == nullptr || network_.state_size() == 0) return {};
-  const std::vector<float> mine = network_.state();
+  const std::vector<float> mine = compute_.state();
+  if (links_.bootstrap == nullptr || mine.empty()) return {};
   const auto all = links_.bootstrap->all_gather(std::as_bytes(std::span(mine)));
   if (!all) return tl::unexpected(all.error());
   std::vector<float> first(mine.size());
   std::memcpy(first.data(), all->data(), first.size() * sizeof(float));
-  network_.set_state(first);
+  compute_.set_state(first);
   return {};
 }
 
@@ -342,10 +315,9 @@ Result<Trainer::Evaluation> Trainer::evaluate() {
   std::span<const std::uint32_t> mine = share(split_.held_out, links_.rank(), links_.size());
   LossSum sum;
   while (!mine.empty()) {
-    const std::size_t size = std::min(evaluation_batch_, mine.size());
+    const std::size_t size = std::min(compute_.largest_evaluation(), mine.size());
     gather(dataset_, mine.first(size), batch_);
-    const LossSum part = softmax_cross_entropy(network_.evaluate(parameters_.data(), batch_.x.data(), size),
-                                               batch_.labels, classes_, 1.0f, {});
+    const LossSum part = compute_.evaluate(parameters_.data(), batch_.x, batch_.labels, size);
     sum.loss += part.loss;
     sum.correct += part.correct;
     mine = mine.subspan(size);
@@ -359,6 +331,16 @@ Result<Trainer::Evaluation> Trainer::evaluate() {
 
 Result<void> Trainer::finish_epoch(int epoch, const ShareLoss& mine, double train_s) {
   if (!report_.failure.empty()) return {};
+  if (!compute_.learns()) {
+    if (progress_) {
+      progress_({.epoch = epoch + 1,
+                 .epochs = config_.epochs,
+                 .epoch_over = true,
+                 .learns = false,
+                 .images_per_second = images_per_second()});
+    }
+    return {};
+  }
   const auto loss = sum_over_ranks({mine.sum, static_cast<double>(mine.examples)});
   if (!loss) return tl::unexpected(loss.error());
   const auto held_out = evaluate();

@@ -9,10 +9,9 @@
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/collective.h"
+#include "bench/trainer/compute/compute.h"
 #include "bench/trainer/config.h"
-#include "bench/trainer/dataset.h"
-#include "bench/trainer/graph/device_math.h"
-#include "bench/trainer/graph/network.h"
+#include "bench/trainer/data/dataset.h"
 #include "bench/trainer/loss.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/metrics.h"
@@ -46,6 +45,7 @@ struct Progress {
   std::size_t step = 0;  // within the epoch
   std::size_t steps = 0;
   bool epoch_over = false;
+  bool learns = true;            // false: there are no losses and no accuracy
   double loss = 0;               // a step: of this rank's share; an epoch: of all
   double accuracy = 0;           // epochs only
   double images_per_second = 0;  // since training began, all ranks
@@ -57,9 +57,10 @@ using ProgressSink = std::function<void(const Progress&)>;
 // whatever divides what. Uses the calling thread only.
 class Trainer {
  public:
-  // All arguments but `plan` must outlive the trainer; `split` is of `dataset`, whose images fit `model`.
-  Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
-          const Split& split, Links links, ProgressSink progress);
+  // All arguments but `plan` must outlive the trainer; `split` is of `dataset`, whose images fit `model`, as `compute`
+  // does. What does not learn gets no images.
+  Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, Compute& compute,
+          const Dataset& dataset, const Split& split, Links links, ProgressSink progress);
 
   // Once. A failed transfer or a lost rank is an error; replicas that differ, a loss that is not finite and more
   // missing bytes than allowed end the run with report.failure, because then all ranks know and the measurements are
@@ -70,7 +71,7 @@ class Trainer {
   std::span<const float> parameters() const { return parameters_; }
   const BucketPlan& plan() const { return reducer_.plan(); }
   // Running statistics, which are rank 0's after each evaluation.
-  std::vector<float> state() const { return network_.state(); }
+  std::vector<float> state() const { return compute_.state(); }
 
  private:
   struct Evaluation {
@@ -110,15 +111,11 @@ class Trainer {
   const Split& split_;
   Links links_;
   ProgressSink progress_;
-  std::size_t classes_;
+  Compute& compute_;
   double predictions_;  // of each example
-  std::size_t evaluation_batch_;
   std::vector<float> parameters_;
   std::vector<float> gradients_;
-  std::vector<float> output_gradient_;
   Batch batch_;
-  std::unique_ptr<graph::DeviceMath> math_;
-  graph::Network network_;
   GradientReducer reducer_;
   std::unique_ptr<parallel::Optimizer> optimizer_;
   parallel::GradientSum earlier_;         // micro-batches of this step

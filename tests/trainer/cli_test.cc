@@ -218,6 +218,41 @@ TEST(TrainOneRank, QuietIsQuietAndJsonOnStandardOutputIsPure) {
   EXPECT_EQ(json::parse(piped.out).at("results").at("model"), "lr");
 }
 
+TEST(TrainCommand, AReplayIsNamedSoInItsFileAndItsOutput) {
+  const TemporaryDirectory dir;
+  const Words recorded{"--model", "lr", "--examples", "500", "--epochs", "1", "--quiet"};
+  ASSERT_EQ(train(plus(recorded, {"--record-compute", dir.file("times.json")})).status, 0);
+  const Outcome outcome =
+      train({"--model", "lr", "--examples", "640", "--epochs", "2", "--compute", "replay=" + dir.file("times.json"),
+             "--time-scale", "4", "--byte-scale", "2", "--json", dir.file("r.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("REPLAY, not computed: times recorded on"), HasSubstr("x 4; bytes / 2"),
+                                 HasSubstr("r.replay-t4-b2.json"), Not(HasSubstr("accuracy"))));
+  EXPECT_THAT(outcome.err, HasSubstr("replayed"));
+  const json results = dir.read_json("r.replay-t4-b2.json").at("results");
+  EXPECT_EQ(results.at("replay").at("time_scale"), 4);
+  EXPECT_EQ(results.at("replay").at("estimated"), false);
+  EXPECT_EQ(results.at("gradient_bytes"), 7850 / 2 * 4);
+  EXPECT_EQ(results.at("steps"), 10);
+  for (const char* nothing : {"loss", "accuracy", "held_out_loss", "gemm"}) EXPECT_TRUE(results.at(nothing).is_null());
+}
+
+TEST(TrainCommand, WrongReplaysAreWrongUsage) {
+  const std::vector<std::pair<Words, const char*>> wrong{
+      {{"--compute", "gpu"}, "allowed: cpu, replay=FILE or estimate=CARD"},
+      {{"--compute", "estimate=k80"}, "there are: p100, v100"},
+      {{"--compute", "replay=/nowhere"}, "cannot read '/nowhere'"},
+      {{"--time-scale", "2"}, "--time-scale and --byte-scale are of a replay"},
+      {{"--compute", "estimate=v100", "--target-accuracy", "0.5"}, "a replay learns nothing"},
+      {{"--compute", "estimate=v100", "--record-compute", "/tmp/x"}, "of a run that computes"},
+      {{"--compute", "estimate=v100", "--byte-scale", "2", "--codec", "onebit"}, "allowed: one of them"}};
+  for (const auto& [words, message] : wrong) {
+    const Outcome outcome = train(words);
+    EXPECT_EQ(outcome.status, 2) << message;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+}
+
 TEST(TrainOneRank, BadDataIsNamed) {
   const TemporaryDirectory dir;
   dir.write("t10k-images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x0a\0\0\0\x1c\0\0\0\x1c", 16) + "short");

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/problem.h"

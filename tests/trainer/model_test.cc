@@ -10,9 +10,9 @@
 #include <set>
 
 #include "bench/trainer/buckets.h"
-#include "bench/trainer/images.h"
+#include "bench/trainer/data/images.h"
+#include "bench/trainer/data/text.h"
 #include "bench/trainer/metrics.h"
-#include "bench/trainer/text.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/problem.h"
 
@@ -237,9 +237,9 @@ TEST_P(SmallModels, RepeatBitForBit) {
 INSTANTIATE_TEST_SUITE_P(
     All, SmallModels,
     ::testing::Values(SmallRun{"alexnet", {.image_size = 64, .classes = 4, .width_divisor = 16}, 200, 10, 0.02, 0.8},
-                      SmallRun{"vgg16", {.image_size = 32, .classes = 4, .width_divisor = 16}, 200, 6, 0.02, 0.8},
-                      SmallRun{"resnet50", {.image_size = 32, .classes = 4, .width_divisor = 16}, 200, 4, 0.05, 0.8},
-                      SmallRun{"gpt", {.width_divisor = 4}, 200, 4, 0.05, 0.85}),
+                      SmallRun{"vgg16", {.image_size = 64, .classes = 4, .width_divisor = 16}, 200, 8, 0.01, 0.8},
+                      SmallRun{"resnet50", {.image_size = 64, .classes = 4, .width_divisor = 16}, 400, 4, 0.02, 0.8},
+                      SmallRun{"gpt", {.width_divisor = 4}, 200, 8, 0.05, 0.8}),
     [](const auto& one) { return std::string(one.param.model); });
 
 }  // namespace

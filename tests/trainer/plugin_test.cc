@@ -14,7 +14,8 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/net_plugin.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/compute/rank_compute.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/command.h"
@@ -135,7 +136,8 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
   ASSERT_EQ(plan.buckets.size(), 3u);
   const Dataset dataset = generate_digits(400, 1);
   const Split split = *split_dataset(dataset, 1);
-  Trainer alone(config, model, plan, dataset, split, {}, {});
+  const RankCompute computes_alone = make_compute(config, model, plan, {}, 0, 1);
+  Trainer alone(config, model, plan, *computes_alone.compute, dataset, split, {}, {});
   ASSERT_TRUE(alone.run());
 
   constexpr int kRanks = 4;
@@ -154,7 +156,8 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
     auto communicator = proxy::Communicator::create(**plugin, **bootstrap, options);
     if (!communicator) return tl::unexpected(communicator.error());
     ProxyCollective collective(std::move(*communicator), {});
-    Trainer trainer(config, model, plan, dataset, split, {&collective, bootstrap->get()}, {});
+    const RankCompute computes = make_compute(config, model, plan, {}, rank, kRanks);
+    Trainer trainer(config, model, plan, *computes.compute, dataset, split, {&collective, bootstrap->get()}, {});
     const auto report = trainer.run();
     if (!report) return tl::unexpected(report.error());
     parameters[static_cast<std::size_t>(rank)].assign(trainer.parameters().begin(), trainer.parameters().end());

@@ -1,12 +1,14 @@
 // A small training run over a fake transport, for tests.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/parallel/bucket_order.h"
 #include "bench/trainer/parallel/layer_terms.h"
 #include "bench/trainer/parallel/layer_traffic.h"
@@ -29,6 +31,7 @@ struct Problem {
   Split split = *split_dataset(dataset, 1);
   Model model;
   BucketPlan plan;
+  std::optional<LayerTimes> times{};  // of a replay
 
   explicit Problem(const std::string& name, const ModelOptions& options = {}) : model(*make_model(name, options)) {
     config.model = name;
@@ -39,8 +42,9 @@ struct Problem {
   }
 
   RankOutcome run(Links links, const ProgressSink& progress = {}) const {
-    const ComputeThread compute;  // as a rank does: oneDNN's idle threads would spin beside other tests
-    Trainer trainer(config, model, plan, dataset, split, links, progress);
+    const ComputeThread settings_of_thread;  // as a rank does: oneDNN's idle threads would spin beside other tests
+    const RankCompute computes = make_compute(config, model, plan, times, links.rank(), links.size());
+    Trainer trainer(config, model, plan, *computes.compute, dataset, split, links, progress);
     RankOutcome outcome;
     outcome.report = trainer.run();
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());

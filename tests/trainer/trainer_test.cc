@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/record.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/problem.h"

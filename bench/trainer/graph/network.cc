@@ -1,6 +1,7 @@
 #include "bench/trainer/graph/network.h"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -147,7 +148,7 @@ std::span<const float> Network::run(const float* parameters, const float* x, std
     if (batch == 0) continue;
     const std::vector<const float*> own = tensor_pointers(stage, parameters);
     const std::vector<const float*> inputs = input_pointers(n);
-    stage.kernel->forward({.batch = batch,
+    const ForwardCall call{.batch = batch,
                            .training = training,
                            .draw = mix64(mix64(draws_ + passes_ * kGoldenGamma) + n * kGoldenGamma),
                            .inputs = inputs,
@@ -155,7 +156,12 @@ std::span<const float> Network::run(const float* parameters, const float* x, std
                            .parameters = own,
                            .states = stage.states,
                            .saved = training ? stage.saved.get() : nullptr,
-                           .scratch = scratch_.get()});
+                           .scratch = scratch_.get()};
+    if (training) {
+      timed(n, Pass::kForward, [&] { stage.kernel->forward(call); });
+    } else {
+      stage.kernel->forward(call);
+    }
   }
   math_.download(outputs_.data(), stages_.back().output.get(), outputs_.size());
   return outputs_;
@@ -213,13 +219,22 @@ void Network::run_backward(std::size_t n, const BackwardCall& call, std::vector<
   }
   BackwardCall whole = call;
   whole.input_gradients = targets;
-  stage.kernel->backward_parameters(whole);
+  timed(n, Pass::kParameterGradients, [&] { stage.kernel->backward_parameters(whole); });
   for (std::size_t t = stage.offsets.size(); t-- > 0;) ready(stage.first_tensor + t);
-  stage.kernel->backward_inputs(whole);
-  for (const Value value : to_add) {
-    math_.add(gradient_buffers_[stages_[value].gradient_buffer].get(), partial_.get(),
-              call.batch * stages_[value].elements);
-  }
+  timed(n, Pass::kInputGradients, [&] {
+    stage.kernel->backward_inputs(whole);
+    for (const Value value : to_add) {
+      math_.add(gradient_buffers_[stages_[value].gradient_buffer].get(), partial_.get(),
+                call.batch * stages_[value].elements);
+    }
+  });
+}
+
+void Network::timed(std::size_t node, Pass pass, const std::function<void()>& work) const {
+  if (!observer_) return work();
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  observer_(node, pass, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
 std::vector<float> Network::state() const {

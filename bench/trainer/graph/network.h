@@ -6,12 +6,17 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/graph.h"
 
 namespace clustar::bench::trainer::graph {
+
+// What a node does in a training step.
+enum class Pass : std::uint8_t { kForward, kParameterGradients, kInputGradients };
+inline constexpr std::size_t kPasses = 3;
 
 // Not thread-safe: one network computes one batch at a time, in buffers made for max_batch examples.
 class Network {
@@ -42,6 +47,11 @@ class Network {
   void backward(const float* parameters, std::span<const float> output_gradient, float* gradients,
                 const std::function<void(std::size_t tensor)>& ready);
 
+  // From now on `observer` hears how long each node's passes of a training step take. A math that computes while the
+  // host goes on would tell nothing this way.
+  using Observer = std::function<void(std::size_t node, Pass pass, double seconds)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
   // What nodes keep beside the parameters (running statistics), as one array in node order.
   std::size_t state_size() const { return state_floats_; }
   std::vector<float> state() const;
@@ -68,6 +78,7 @@ class Network {
   void plan_gradients(std::size_t max_batch);
   void run_backward(std::size_t node, const BackwardCall& call, std::vector<bool>& written,
                     const std::function<void(std::size_t tensor)>& ready);
+  void timed(std::size_t node, Pass pass, const std::function<void()>& work) const;
   void zero_gradients(float* gradients, const std::function<void(std::size_t tensor)>& ready);
 
   const Graph& graph_;
@@ -80,6 +91,7 @@ class Network {
   std::vector<Memory> gradient_buffers_;
   Memory partial_;  // a gradient that is to be added to what other users of the value wrote
   std::vector<float> outputs_;
+  Observer observer_;
   std::uint64_t draws_;
   std::uint64_t passes_ = 0;
   std::size_t batch_ = 0;

@@ -1,4 +1,4 @@
-#include "bench/trainer/idx.h"
+#include "bench/trainer/data/idx.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

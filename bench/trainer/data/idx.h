@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {

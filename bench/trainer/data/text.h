@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 
 namespace clustar::bench::trainer {
 

@@ -1,4 +1,4 @@
-#include "bench/trainer/images.h"
+#include "bench/trainer/data/images.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 
 namespace clustar::bench::trainer {
 

@@ -1,4 +1,4 @@
-#include "bench/trainer/idx.h"
+#include "bench/trainer/data/idx.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

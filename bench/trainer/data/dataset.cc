@@ -1,4 +1,4 @@
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
 
 #include <fmt/format.h>
 

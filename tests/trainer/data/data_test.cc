@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "bench/trainer/dataset.h"
+#include "bench/trainer/data/dataset.h"
+#include "bench/trainer/data/digits.h"
 #include "bench/trainer/digest.h"
-#include "bench/trainer/digits.h"
 #include "bench/trainer/random.h"
 
 namespace clustar::bench::trainer {

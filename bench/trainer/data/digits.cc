@@ -1,4 +1,4 @@
-#include "bench/trainer/digits.h"
+#include "bench/trainer/data/digits.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bench/trainer/text.h"
+#include "bench/trainer/data/text.h"
 
 #include <fmt/format.h>
 

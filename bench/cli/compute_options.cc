@@ -1,0 +1,81 @@
+#include "bench/cli/compute_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+
+#include "bench/cli/options.h"
+#include "bench/report/report.h"
+#include "bench/trainer/compute/cards.h"
+#include "bench/trainer/compute/rank_compute.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+constexpr const char* kGroup = "Compute";
+
+std::string replay_contradiction(const trainer::TrainConfig& config) {
+  if (!config.record_compute.empty()) return "--record-compute is of a run that computes, not of a replay";
+  if (!config.data.empty()) return "--data: a replay reads none; leave it out";
+  if (config.target_accuracy) return "--target-accuracy: a replay learns nothing";
+  if (config.codec.codec != trainer::Codec::kNone && config.compute.byte_scale != 1) {
+    return "--byte-scale cuts tensors, which --codec takes as matrices; allowed: one of them";
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_replay_options(CLI::App& command, ComputeTexts& texts) {
+  command
+      .add_option(
+          "--compute", texts.compute,
+          fmt::format("cpu: train for real. replay=FILE: take the time that FILE (--record-compute) says of each "
+                      "layer, and send gradients of the real size. estimate=CARD: the same with times from "
+                      "published figures of {}",
+                      fmt::join(trainer::card_names(), ", ")))
+      ->type_name("cpu|replay=FILE|estimate=CARD")
+      ->group(kGroup)
+      ->capture_default_str();
+  command
+      .add_option("--time-scale", texts.time_scale,
+                  "Of a replay: every time is multiplied by this. Names of files that are written tell it")
+      ->check(number_between(1 / trainer::kMostScale, trainer::kMostScale))
+      ->group(kGroup)
+      ->capture_default_str();
+  command
+      .add_option("--byte-scale", texts.byte_scale,
+                  "Of a replay: every tensor, and each limit of a bucket, is divided by this. A line of rate R then "
+                  "stands for one of R x time scale x byte scale")
+      ->check(number_between(1.0, trainer::kMostScale))
+      ->group(kGroup)
+      ->capture_default_str();
+}
+
+void add_record_option(CLI::App& command, ComputeTexts& texts) {
+  command
+      .add_option("--record-compute", texts.record, "Write what each layer took on rank 0, for --compute replay=FILE")
+      ->type_name("FILE")
+      ->group(kGroup);
+}
+
+std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config, int ranks) {
+  const auto compute = trainer::parse_compute(texts.compute, texts.time_scale, texts.byte_scale);
+  if (!compute) return compute.error().message;
+  config.compute = *compute;
+  config.record_compute = texts.record;
+  if (const auto writable = report::check_writable(config.record_compute); !writable) {
+    return "--record-compute: " + writable.error().message;
+  }
+  if (!config.compute.replays()) return {};
+  if (std::string wrong = replay_contradiction(config); !wrong.empty()) return wrong;
+  const auto model = trainer::make_model(config.model, config.model_options);
+  if (!model) return {};  // which the model's own options say
+  if (const auto times = trainer::replayed_times(config, *model, ranks); !times) {
+    return "--compute: " + times.error().message;
+  }
+  return {};
+}
+
+}  // namespace clustar::bench::cli

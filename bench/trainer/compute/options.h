@@ -1,0 +1,36 @@
+// Whether a run computes, or takes the time that another machine would.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace clustar::bench::trainer {
+
+enum class ComputeKind : std::uint8_t { kNetwork, kReplay, kEstimate };
+
+struct ComputeOptions {
+  ComputeKind kind = ComputeKind::kNetwork;
+  std::string source{};   // kReplay: the file of LayerTimes; kEstimate: the card's name
+  double time_scale = 1;  // every time is multiplied by it
+  double byte_scale = 1;  // every tensor's elements, and so the gradients' bytes, are divided by it
+
+  bool replays() const { return kind != ComputeKind::kNetwork; }
+  bool operator==(const ComputeOptions&) const = default;
+};
+
+inline constexpr double kMostScale = 1e6;
+
+// "cpu", "replay=FILE" or "estimate=CARD". kInvalidArgument: another word, a card that is not known, a scale without a
+// replay.
+Result<ComputeOptions> parse_compute(const std::string& text, double time_scale, double byte_scale);
+std::string to_text(const ComputeOptions& options);  // as it is given
+
+// For names of files: "replay-t32-b32". Empty where nothing is replayed.
+std::string file_tag(const ComputeOptions& options);
+// PATH with the tag before its ending: "ab.replay-t32-b32.json". PATH itself without a replay, for "-" and "", and
+// where the tag is in it already.
+std::string tagged(const std::string& path, const ComputeOptions& options);
+
+}  // namespace clustar::bench::trainer

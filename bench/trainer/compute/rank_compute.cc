@@ -1,0 +1,75 @@
+#include "bench/trainer/compute/rank_compute.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "bench/trainer/compute/cards.h"
+#include "bench/trainer/compute/network_compute.h"
+#include "bench/trainer/compute/replay_compute.h"
+
+namespace clustar::bench::trainer {
+
+std::size_t largest_share(int batch, int ranks) { return static_cast<std::size_t>((batch + ranks - 1) / ranks); }
+
+std::size_t largest_micro_batch(const TrainConfig& config, int ranks) {
+  return largest_share(static_cast<int>(largest_share(config.batch, ranks)), config.accumulate);
+}
+
+BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks) {
+  BucketPlan plan = scaled_plan(model, config.first_bucket_bytes, config.bucket_bytes, config.compute.byte_scale);
+  const bool shards = config.sharding == parallel::Sharding::kZero1 && !config.no_communication;
+  plan.caps.shards = shards ? static_cast<std::size_t>(ranks) : 1;
+  return config.initial_buckets == InitialBuckets::kOne ? plan_one_bucket(plan.tensor_elements, plan.caps)
+                                                        : plan_buckets(plan.tensor_elements, plan.caps);
+}
+
+Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, const Model& model, int ranks) {
+  if (!config.compute.replays()) return std::nullopt;
+  if (config.compute.kind == ComputeKind::kEstimate) {
+    return estimate(model, *find_card(config.compute.source), largest_share(config.batch, ranks));
+  }
+  auto times = load_layer_times(config.compute.source);
+  if (!times) return tl::unexpected(times.error());
+  if (auto fits = check_fits(*times, model); !fits) {
+    return fail(fits.error().code, fmt::format("'{}': {}", config.compute.source, fits.error().message));
+  }
+  return std::move(*times);
+}
+
+RankCompute make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
+                         const std::optional<LayerTimes>& times, int rank, int ranks) {
+  RankCompute made;
+  if (times) {
+    made.compute = std::make_unique<ReplayCompute>(model, plan, *times, config.compute.time_scale,
+                                                   config.seed + static_cast<std::uint64_t>(rank));
+    return made;
+  }
+  if (!config.record_compute.empty()) made.clock = std::make_unique<LayerClock>(model);
+  made.compute =
+      std::make_unique<NetworkCompute>(model, plan,
+                                       NetworkCompute::Options{.seed = config.seed,
+                                                               .rank = rank,
+                                                               .most_share = largest_micro_batch(config, ranks),
+                                                               .clock = made.clock.get()});
+  return made;
+}
+
+nlohmann::json replay_json(const TrainConfig& config, const std::optional<LayerTimes>& times, int ranks) {
+  if (!times) return nullptr;
+  const ComputeOptions& options = config.compute;
+  const double share = static_cast<double>(largest_share(config.batch, ranks)) / static_cast<double>(times->batch);
+  return {{"label", fmt::format("REPLAY, not computed: times {}, x {:g}; bytes / {:g}", times->source(),
+                                options.time_scale, options.byte_scale)},
+          {"estimated", times->estimated},
+          {"device", times->device},
+          {"batch", times->batch},
+          {"layer_times", options.kind == ComputeKind::kReplay ? nlohmann::json(options.source) : nlohmann::json()},
+          {"time_scale", options.time_scale},
+          {"byte_scale", options.byte_scale},
+          {"forward_s", times->forward_s() * share * options.time_scale},
+          {"backward_s", times->backward_s() * share * options.time_scale}};
+}
+
+}  // namespace clustar::bench::trainer

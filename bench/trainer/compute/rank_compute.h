@@ -1,0 +1,41 @@
+// What one rank of a run computes with.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "bench/trainer/compute/compute.h"
+#include "bench/trainer/compute/layer_clock.h"
+#include "bench/trainer/compute/layer_times.h"
+#include "bench/trainer/config.h"
+#include "bench/trainer/model.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::trainer {
+
+// Of one step, at most, on one rank.
+std::size_t largest_share(int batch, int ranks);
+// Of one micro-batch of it.
+std::size_t largest_micro_batch(const TrainConfig& config, int ranks);
+
+// The tensors' layout and the first step's buckets, of the size that travels.
+BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks = 1);
+
+// The times that config.compute names: none where the run computes. Errors: see load_layer_times() and check_fits().
+Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, const Model& model, int ranks);
+
+struct RankCompute {
+  std::unique_ptr<LayerClock> clock;  // null: config.record_compute names no file
+  std::unique_ptr<Compute> compute;
+};
+// `model` outlives it; `plan` does not need to.
+RankCompute make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
+                         const std::optional<LayerTimes>& times, int rank, int ranks);
+
+// {label, estimated, device, batch, layer_times, time_scale, byte_scale, forward_s, backward_s (of one rank's step, as
+// replayed)}, or null without times.
+nlohmann::json replay_json(const TrainConfig& config, const std::optional<LayerTimes>& times, int ranks);
+
+}  // namespace clustar::bench::trainer
