@@ -175,7 +175,7 @@ Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples
   const LossSum loss =
       compute_.backward(parameters_.data(), batch_.labels, scale, gradients_.data(), [&](std::size_t tensor) {
         if (last) tensor_ready(tensor);
-        if (links_.layers != nullptr) links_.layers->backward(tensor);
+        if (links_.layers != nullptr) exchange_behind(tensor);
       });
   if (last) {
     earlier_.clear();
@@ -186,6 +186,12 @@ Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples
   step_compute_s_ += seconds_since(backward);
   if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
   return loss;
+}
+
+void Trainer::exchange_behind(std::size_t tensor) {
+  const Clock::time_point start = Clock::now();
+  links_.layers->backward(tensor);
+  compute_.stand_still(seconds_since(start));
 }
 
 Result<void> Trainer::check_layers() const {

@@ -86,6 +86,7 @@ class Trainer {
   };
   Result<ShareLoss> run_step(std::span<const std::uint32_t> global_batch);
   Result<LossSum> run_micro_batch(std::span<const std::uint32_t> examples, float scale, bool last);
+  void exchange_behind(std::size_t tensor);
   Result<void> check_layers() const;
   void tensor_ready(std::size_t tensor);
   Result<ShareLoss> skip_step(std::size_t examples);

@@ -32,6 +32,8 @@ class Compute {
   // each tensor as soon as its gradient is final.
   virtual LossSum backward(const float* parameters, std::span<const std::uint16_t> labels, float scale,
                            float* gradients, const Ready& ready) = 0;
+  // Within `ready`: a layer waited for other ranks so long, so that all that follows is later.
+  virtual void stand_still(double seconds) = 0;
   virtual LossSum evaluate(const float* parameters, std::span<const float> x, std::span<const std::uint16_t> labels,
                            std::size_t examples) = 0;
   virtual std::size_t largest_evaluation() const = 0;  // examples of one evaluate()

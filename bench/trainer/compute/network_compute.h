@@ -33,6 +33,7 @@ class NetworkCompute final : public Compute {
   void forward(const float* parameters, std::span<const float> x, std::size_t examples, const Needs& needs) override;
   LossSum backward(const float* parameters, std::span<const std::uint16_t> labels, float scale, float* gradients,
                    const Ready& ready) override;
+  void stand_still(double) override {}
   LossSum evaluate(const float* parameters, std::span<const float> x, std::span<const std::uint16_t> labels,
                    std::size_t examples) override;
   std::size_t largest_evaluation() const override { return most_evaluated_; }

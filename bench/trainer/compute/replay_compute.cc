@@ -82,6 +82,10 @@ LossSum ReplayCompute::backward(const float*, std::span<const std::uint16_t>, fl
   return {};
 }
 
+void ReplayCompute::stand_still(double seconds) {
+  due_ += std::chrono::duration_cast<ReplayClock::Instant::duration>(std::chrono::duration<double>(seconds));
+}
+
 // A reduction left sums there.
 void ReplayCompute::fill(std::size_t tensor, float* gradients) {
   float* to = gradients + offsets_[tensor];

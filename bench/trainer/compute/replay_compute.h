@@ -38,6 +38,7 @@ class ReplayCompute final : public Compute {
   void forward(const float* parameters, std::span<const float> x, std::size_t examples, const Needs& needs) override;
   LossSum backward(const float* parameters, std::span<const std::uint16_t> labels, float scale, float* gradients,
                    const Ready& ready) override;
+  void stand_still(double seconds) override;
   LossSum evaluate(const float*, std::span<const float>, std::span<const std::uint16_t>, std::size_t) override {
     return {};
   }
