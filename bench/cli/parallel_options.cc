@@ -34,7 +34,7 @@ void add_parallel_options(CLI::App& command, TrainConfig& config) {
   command
       .add_option("--initial-buckets", config.initial_buckets,
                   "Buckets of the first step, before they are planned again by the order in which gradients came: "
-                  "caps|one. one: a single bucket, as DDP begins where it finds no unused parameters [caps]")
+                  "caps|one. one: a single bucket, as DDP begins without find_unused_parameters [caps]")
       ->transform(choice({"caps", "one"}))
       ->group(group);
   command

@@ -47,7 +47,7 @@ BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements,
 // The same for tensors in the order of `order`, a permutation of theirs.
 BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements, std::span<const std::size_t> order,
                         const BucketCaps& caps);
-// All in one bucket, as DDP's first step has them where it finds no unused parameters; `caps` are for later.
+// All in one bucket, as DDP's first step has them without find_unused_parameters; `caps` are for later.
 BucketPlan plan_one_bucket(std::span<const std::size_t> tensor_elements, const BucketCaps& caps);
 
 }  // namespace clustar::bench::trainer

@@ -21,7 +21,7 @@
 
 namespace clustar::bench::trainer {
 
-// Of the first step. kOne: a single bucket, as DDP has it where it finds no unused parameters.
+// Of the first step. kOne: a single bucket, as DDP has it without find_unused_parameters.
 enum class InitialBuckets : std::uint8_t { kCaps, kOne };
 enum class CheckEqual : std::uint8_t { kEvery, kEpoch, kOff };  // after which steps replicas are compared
 
