@@ -24,7 +24,7 @@ std::string readable_bytes(double bytes) {
 // 2678824 -> "2,678,824"
 std::string grouped(std::uint64_t value) {
   std::string digits = std::to_string(value);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
 
