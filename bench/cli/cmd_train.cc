@@ -22,6 +22,7 @@
 #include "bench/cli/loss_options.h"
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
+#include "bench/cli/parallel_options.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/report/report.h"
@@ -200,7 +201,12 @@ int launch_ranks(Options& options) {
   return write_results(options, results);
 }
 
-bool exchanges(const Options& options) { return options.config.exchange.all_reduce == trainer::AllReduce::kAllToAll; }
+// Which collectives sum gradients.
+std::string loss_rules(const trainer::TrainConfig& config) {
+  if (config.sharding == trainer::parallel::Sharding::kZero1) return "func=reducescatter";
+  const bool exchanges = config.exchange.all_reduce == trainer::AllReduce::kAllToAll;
+  return exchanges ? "func=allreduce;func=sendrecv" : "func=allreduce";
+}
 
 bool by_paraexpress(const Options& options) {
   return options.config.collective == trainer::CollectiveKind::kParaexpress;
@@ -270,6 +276,7 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = codec_contradiction(*options.command, options.config); !wrong.empty()) return wrong;
   if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
+  if (const std::string wrong = parallel_contradiction(options.config, ranks); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
   }
@@ -303,7 +310,7 @@ Result<void> set_environment(Options& options) {
   if (!options.launched()) {  // otherwise inherited
     ab::Settings settings;
     if (options.loss_tolerance > 0) {
-      if (auto ok = tolerate_loss(options.loss_tolerance, exchanges(options), settings); !ok) return ok;
+      if (auto ok = tolerate_loss(options.loss_tolerance, loss_rules(options.config), settings); !ok) return ok;
     } else if (options.loss_given->count() > 0) {
       for (const char* opts_in : {"CLUSTAR_LOSS_RULES", "CLUSTAR_LOSS_TRAFFIC_CLASSES"}) unsetenv(opts_in);
     }
@@ -394,6 +401,7 @@ void add_transport_options(CLI::App& command, Options& options) {
                             ->capture_default_str();
   add_collective_options(command, options.config, options.rank);
   add_overlap_options(command, options.config);
+  add_parallel_options(command, options.config);
   options.plugin_given =
       command.add_option("--plugin", options.rank.plugin,
                          "NCCL net plugin that carries the gradients [the one installed with this program]");

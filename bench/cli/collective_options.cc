@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/cli/options.h"
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
@@ -234,8 +235,7 @@ std::string overlap_contradiction(const trainer::TrainConfig& config, int ranks)
   if (config.collective != trainer::CollectiveKind::kProxy) return "--front-buckets is of --collective proxy only";
   const auto model = trainer::make_model(config.model, config.model_options);
   if (!model) return model.error().message;
-  const auto plan = trainer::plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
-  const auto fits = trainer::check_front(config, plan);
+  const auto fits = trainer::check_front(config, trainer::plan_of(config, *model));
   return fits ? std::string() : "--front-buckets: " + fits.error().message;
 }
 

@@ -24,12 +24,13 @@ CLI::Option* add_loss_option(CLI::App& command, double& tolerance) {
                   "Let the transport lose up to this fraction of the gradients' bytes in the reduce-scatter steps of "
                   "all-reduces, or in the exchange of --all-reduce all-to-all (0 = none). Sets CLUSTAR_LOSS_TOLERANCE "
                   "and, unless you did, CLUSTAR_TRANSPORT=mlt and CLUSTAR_LOSS_RULES=func=allreduce, with "
-                  "func=sendrecv for all-to-all; more missing than that fails the run")
+                  "func=sendrecv for all-to-all, and func=reducescatter instead for --optimizer-sharding; more missing "
+                  "than that fails the run")
       ->check(number_between(0, kCeiling))
       ->type_name("P");
 }
 
-Result<void> tolerate_loss(double tolerance, bool direct, ab::Settings& settings) {
+Result<void> tolerate_loss(double tolerance, const std::string& rules, ab::Settings& settings) {
   const auto before = config_of({});
   if (!before) return fail(ErrorCode::kInvalidArgument, "--loss-tolerance: " + before.error().message);
   if (before->find("transport") == nullptr) {
@@ -44,7 +45,7 @@ Result<void> tolerate_loss(double tolerance, bool direct, ab::Settings& settings
   settings["CLUSTAR_LOSS_TOLERANCE"] = fmt::format("{}", tolerance);
   const auto loss = before->get<LossSettings>();
   if (loss.rules.empty() && loss.traffic_classes.empty()) {
-    settings["CLUSTAR_LOSS_RULES"] = direct ? "func=allreduce;func=sendrecv" : "func=allreduce";
+    settings["CLUSTAR_LOSS_RULES"] = rules;
   }
   const auto after = config_of(settings);
   if (after) return {};

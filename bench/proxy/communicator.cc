@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -99,6 +100,10 @@ class RingCommunicator final : public Communicator {
   std::unique_ptr<Pending> broadcast(void* data, std::size_t count, DataType type, int root) override {
     return start({Collective::kBroadcast, data, data, count, type, ReduceOp::kSum, root}, 0);
   }
+  std::unique_ptr<Pending> all_to_all(const void* send, void* recv, std::span<const std::size_t> send_bytes,
+                                      std::span<const std::size_t> recv_bytes) override {
+    return start_exchange({send, recv, send_bytes, recv_bytes});
+  }
   Totals totals() const override { return engine_ ? engine_->totals() : Totals{}; }
 
  private:
@@ -113,6 +118,8 @@ class RingCommunicator final : public Communicator {
   Result<void> connect_links(Bootstrap& bootstrap, Links& links, std::span<const std::size_t> places);
   std::unique_ptr<Pending> start_direct(const DirectRequest& request);
   Result<void> validate(const DirectRequest& request) const;
+  std::unique_ptr<Pending> start_exchange(const ExchangeRequest& request);
+  Result<void> validate(const ExchangeRequest& request) const;
   std::unique_ptr<Pending> start(const CollectiveRequest& request, std::size_t copied_if_alone);
   Result<void> validate(const CollectiveRequest& request) const;
 
@@ -385,6 +392,43 @@ std::unique_ptr<Pending> RingCommunicator::start_direct(const DirectRequest& req
   if (valid && request.residual != nullptr) {
     std::memset(request.residual, 0, request.count * element_bytes(request.type));
   }
+  completion->finish(valid ? Result<CollectiveStats>(CollectiveStats{}) : tl::unexpected(valid.error()));
+  return std::make_unique<PendingCollective>(std::move(completion));
+}
+
+Result<void> RingCommunicator::validate(const ExchangeRequest& request) const {
+  if (!options_.direct) {
+    return fail(ErrorCode::kInvalidUsage, "an all-to-all needs CommunicatorOptions::direct on all ranks");
+  }
+  const auto ranks = static_cast<std::size_t>(size_);
+  const auto own = static_cast<std::size_t>(rank_);
+  if (request.send_bytes.size() != ranks || request.recv_bytes.size() != ranks) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("an all-to-all of {} blocks into {}; allowed: one per rank, {}", request.send_bytes.size(),
+                            request.recv_bytes.size(), ranks));
+  }
+  if (request.send_bytes[own] != request.recv_bytes[own]) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("an all-to-all in which rank {} sends itself {} bytes and expects {}; allowed: the same",
+                            rank_, request.send_bytes[own], request.recv_bytes[own]));
+  }
+  const auto lacks = [](const void* memory, std::span<const std::size_t> bytes) {
+    return memory == nullptr && std::any_of(bytes.begin(), bytes.end(), [](std::size_t one) { return one > 0; });
+  };
+  if (lacks(request.send, request.send_bytes) || lacks(request.recv, request.recv_bytes)) {
+    return fail(ErrorCode::kInvalidArgument, "a collective needs buffers; one is null");
+  }
+  if (closed_) return fail(ErrorCode::kInvalidUsage, "the communicator is closed");
+  return {};
+}
+
+std::unique_ptr<Pending> RingCommunicator::start_exchange(const ExchangeRequest& request) {
+  const auto valid = validate(request);
+  if (valid && engine_) {
+    return std::make_unique<PendingCollective>(engine_->submit_exchange(request, options_.protocol, record_steps_));
+  }
+  auto completion = std::make_shared<Completion>();
+  if (valid && request.send_bytes[0] > 0) std::memmove(request.recv, request.send, request.send_bytes[0]);
   completion->finish(valid ? Result<CollectiveStats>(CollectiveStats{}) : tl::unexpected(valid.error()));
   return std::make_unique<PendingCollective>(std::move(completion));
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,8 @@ struct CommunicatorOptions {
   // device's ptrSupport says so, otherwise by regMr as NCCL_PTR_CUDA; flushed if the device asks for it (forceFlush),
   // or by force_flush. Host memory plays the GPU's, so only a plugin that emulates takes it.
   bool gpu_memory = false;
-  // Connects every pair of ranks, for all_reduce_direct(): NCCL's p2p connections, one channel each way. Same on all
-  // ranks.
+  // Connects every pair of ranks, for all_reduce_direct() and all_to_all(): NCCL's p2p connections, one channel each
+  // way. Same on all ranks.
   bool direct = false;
   // Where all_reduce_direct() learns what is missing; outlives the communicator. Null: from the plugin's C API.
   LossReports* losses = nullptr;
@@ -120,6 +121,11 @@ class Communicator {
   // `recv` holds size() * send_count elements.
   virtual std::unique_ptr<Pending> all_gather(const void* send, void* recv, std::size_t send_count, DataType type) = 0;
   virtual std::unique_ptr<Pending> broadcast(void* data, std::size_t count, DataType type, int root) = 0;
+  // A group of ncclSend and ncclRecv with all peers: `send` holds a block for each rank in rank order, of send_bytes[r]
+  // bytes, and `recv` receives one of recv_bytes[r] bytes from each; what rank a sends to b is what b expects of a.
+  // Empty blocks are not sent. As bytes they are never lost, whatever rules say. Needs CommunicatorOptions::direct.
+  virtual std::unique_ptr<Pending> all_to_all(const void* send, void* recv, std::span<const std::size_t> send_bytes,
+                                              std::span<const std::size_t> recv_bytes) = 0;
 
   // Totals since creation: payload bytes, messages, and the plugin's answers "try again" (NULL request).
   struct Totals {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,14 @@ struct DirectRequest {
   void* residual = nullptr;
 };
 
+// An all-to-all. The sizes are read before submitting returns.
+struct ExchangeRequest {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::span<const std::size_t> send_bytes{};  // by rank, as the blocks lie
+  std::span<const std::size_t> recv_bytes{};
+};
+
 // Of all ranks' blocks: NCCL's size of the collective, the larger of one rank's input and output.
 std::size_t collective_bytes(const CollectiveRequest& request, int ranks);
 
@@ -109,7 +118,7 @@ struct GroupWork {
 struct PeerTransfers {
   int peer = 0;
   std::size_t link = 0;
-  std::byte* memory = nullptr;  // the user's: what is sent, where it is received
+  std::byte* memory = nullptr;  // the user's: what is sent, which is not written to, or where it is received
   std::size_t bytes = 0;        // above 0: empty blocks are not exchanged
   std::size_t chunk = 0;
   std::size_t transfers = 0;
@@ -140,9 +149,11 @@ struct PeerReceive : PeerTransfers {
   bool done() const { return consumed == transfers; }
 };
 
-// The exchange of blocks and the sum of the own one. Sends and receives are in the order of NCCL's plan.
+// The exchange of blocks and, of a direct all-reduce, the sum of the own one. Sends and receives are in the order of
+// NCCL's plan.
 struct ExchangeWork {
-  DirectRequest request;
+  DirectRequest request;  // of an all-to-all no more than its type
+  bool sums = true;       // false: an all-to-all, whose receives go to the user's memory
   Block own;
   std::vector<PeerSend> sends;
   std::vector<PeerReceive> receives;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "bench/proxy/comm_profiler.h"
@@ -93,6 +95,31 @@ std::unique_ptr<ExchangeWork> ProgressEngine::make_exchange(const DirectRequest&
   return work;
 }
 
+std::unique_ptr<ExchangeWork> ProgressEngine::make_exchange(const ExchangeRequest& request) const {
+  auto work = std::make_unique<ExchangeWork>();
+  work->sums = false;
+  work->request.type = DataType::kUint8;
+  const auto add = [&](auto& all, int peer, std::span<const std::size_t> bytes, std::byte* blocks) {
+    const auto block = static_cast<std::size_t>(peer);
+    if (bytes[block] == 0) return;
+    using Transfers = typename std::remove_reference_t<decltype(all)>::value_type;
+    auto& one = all.emplace_back(transfers_of<Transfers>(peer, config_.rank, bytes[block]));
+    one.memory = blocks + std::accumulate(bytes.begin(), bytes.begin() + peer, std::size_t{0});
+  };
+  auto* const from = static_cast<std::byte*>(const_cast<void*>(request.send));
+  auto* const into = static_cast<std::byte*>(request.recv);
+  for (const P2pRound& round : p2p_schedule(config_.rank, config_.size)) {
+    add(work->sends, round.send_peer, request.send_bytes, from);
+    add(work->receives, round.recv_peer, request.recv_bytes, into);
+  }
+  const auto offset = [&](std::span<const std::size_t> bytes) {
+    return std::accumulate(bytes.begin(), bytes.begin() + config_.rank, std::size_t{0});
+  };
+  const std::size_t own = request.send_bytes[static_cast<std::size_t>(config_.rank)];
+  if (own > 0) std::memcpy(into + offset(request.recv_bytes), from + offset(request.send_bytes), own);
+  return work;
+}
+
 // What a hook does: ncclGroupStart, an ncclSend and an ncclRecv per peer in rank order, ncclGroupEnd. It ends before
 // the proxy takes the operations, as it mostly does under NCCL.
 void ProgressEngine::profile_exchange(ExchangeWork& work) {
@@ -110,6 +137,7 @@ void ProgressEngine::profile_exchange(ExchangeWork& work) {
     if (send != work.sends.end() && send->peer == round.send_peer) add(true, *send++);
     if (receive != work.receives.end() && receive->peer == round.recv_peer) add(false, *receive++);
   }
+  if (tasks.empty()) return;
   std::vector<std::size_t> calls(tasks.size());
   for (std::size_t i = 0; i < calls.size(); ++i) calls[i] = i;
   std::sort(calls.begin(), calls.end(), [&](std::size_t a, std::size_t b) {
@@ -147,7 +175,10 @@ bool ProgressEngine::progress_exchange(Operation& op, bool& send_free, bool& rec
   if (send_free && !work.sent) moved |= send_to_peers(op);
   send_free = send_free && work.sent;
   if (error_) return false;
-  if (work.received && !work.reduction_done) moved |= reduce_some(op);
+  if (work.received && !work.reduction_done) {
+    moved |= work.sums && reduce_some(op);
+    work.reduction_done = work.reduction_done || !work.sums;
+  }
   return moved;
 }
 
@@ -255,7 +286,7 @@ bool ProgressEngine::consume(Operation& op, PeerReceive& receive) {
               step_of(direct_links_[receive.link].recv_buffers[0], receive.base + receive.consumed),
               receive.size_of(receive.consumed));
   stop_step(receive.sub, receive.consumed);
-  if (++receive.consumed < receive.transfers) return true;
+  if (++receive.consumed < receive.transfers || !op.exchange->sums) return true;
   const auto lost = config_.losses->missing_from(config_.comm_id, receive.peer, receive.number);
   if (!lost) {
     error_ = lost.error();
@@ -399,7 +430,8 @@ void ProgressEngine::tell_p2p_attributes(bool send, std::size_t peers) {
 }
 
 std::string ProgressEngine::describe_exchange(const ExchangeWork& work) const {
-  std::string text = fmt::format("direct all-reduce of {} elements", work.request.count);
+  std::string text =
+      work.sums ? fmt::format("direct all-reduce of {} elements", work.request.count) : std::string("all-to-all");
   for (const PeerReceive& receive : work.receives) {
     if (receive.done()) continue;
     text += fmt::format("; from rank {} {} of {} transfers received ({} posted)", receive.peer, receive.received,

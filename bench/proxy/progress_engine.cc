@@ -111,10 +111,19 @@ std::shared_ptr<Completion> ProgressEngine::submit_direct(const DirectRequest& r
   return submit(std::move(op));
 }
 
+std::shared_ptr<Completion> ProgressEngine::submit_exchange(const ExchangeRequest& request, Protocol protocol,
+                                                            bool record_steps) {
+  auto op = make_operation({Collective::kAllGather, nullptr, nullptr, 0, DataType::kUint8}, protocol, record_steps);
+  op->exchange = make_exchange(request);
+  profile_exchange(*op->exchange);
+  return submit(std::move(op));
+}
+
 std::shared_ptr<Completion> ProgressEngine::submit(std::shared_ptr<Operation> op) {
   auto completion = op->completion;
   TaskEvents events;
-  if (config_.profiler != nullptr) {
+  const bool is_collective = op->request.count > 0;  // otherwise an exchange alone, which has its events already
+  if (config_.profiler != nullptr && is_collective) {
     const auto used = std::count_if(op->channels.begin(), op->channels.end(),
                                     [](const ChannelWork& work) { return work.actions > 0; });
     events = op->events = config_.profiler->start_task(op->request, op->protocol, static_cast<int>(used));
@@ -124,7 +133,7 @@ std::shared_ptr<Completion> ProgressEngine::submit(std::shared_ptr<Operation> op
     }
   }
   if (auto queued = queue(std::move(op)); !queued) completion->finish(tl::unexpected(queued.error()));
-  if (config_.profiler != nullptr) config_.profiler->stop_task(events);
+  if (config_.profiler != nullptr && is_collective) config_.profiler->stop_task(events);
   return completion;
 }
 

@@ -47,6 +47,8 @@ class ProgressEngine {
   // `protocol`. One operation in the queue, so that both have the same place in the order on all ranks; the exchange of
   // the next one may run while the sums of this one still go round, as with a communicator for each under NCCL.
   std::shared_ptr<Completion> submit_direct(const DirectRequest& request, Protocol protocol, bool record_steps);
+  // An all-to-all: an exchange, and nothing after it.
+  std::shared_ptr<Completion> submit_exchange(const ExchangeRequest& request, Protocol protocol, bool record_steps);
   void abort();
   void stop();  // joins the thread; whatever is unfinished ends with an error, its transfers untested
   Communicator::Totals totals() const;
@@ -105,6 +107,7 @@ class ProgressEngine {
                   std::chrono::steady_clock::time_point& taken_at);
 
   std::unique_ptr<ExchangeWork> make_exchange(const DirectRequest& request);
+  std::unique_ptr<ExchangeWork> make_exchange(const ExchangeRequest& request) const;
   std::vector<std::byte> take_contributions(std::size_t bytes);
   void profile_exchange(ExchangeWork& work);
   void start_exchange(ExchangeWork& work);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "transport/base/result.h"
 
@@ -90,6 +91,15 @@ class Collective {
   // `all` holds size() times `bytes`, in rank order.
   virtual std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) = 0;
   virtual bool tells_lost() const { return false; }
+  // In place: of size() blocks of `count` elements the one of this rank's number becomes its sum over the ranks. The
+  // others' contents are of no use then.
+  virtual std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready);
+  // `send` and `recv` hold a block for each rank and from each, in rank order, of these bytes: what rank a sends to b
+  // is what b expects of a. Host memory. Never lossy.
+  struct BlockSizes {
+    std::vector<std::size_t> send, recv;
+  };
+  virtual std::unique_ptr<Pending> all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes);
 
   // Fails every pending and future collective, without closing anything yet.
   virtual void abort() = 0;

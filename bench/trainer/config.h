@@ -15,10 +15,14 @@
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/paraexpress_options.h"
+#include "bench/trainer/parallel/layer_terms.h"
+#include "bench/trainer/parallel/optimizer.h"
 #include "paraexpress/tolerant/tolerant.h"
 
 namespace clustar::bench::trainer {
 
+// Of the first step. kOne: a single bucket, as DDP has it without find_unused_parameters.
+enum class InitialBuckets : std::uint8_t { kCaps, kOne };
 enum class CheckEqual : std::uint8_t { kEvery, kEpoch, kOff };  // after which steps replicas are compared
 
 struct TrainConfig {
@@ -32,6 +36,14 @@ struct TrainConfig {
   std::uint64_t seed = 1;  // of initialisation, split, order of examples and generated data
   std::size_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::size_t bucket_bytes = kDefaultBucketBytes;
+  InitialBuckets initial_buckets = InitialBuckets::kCaps;
+  // After the first step buckets are planned again, by the order in which gradients came. Not with `tolerance`, which
+  // knows buckets by their place.
+  bool rebuild_buckets = true;
+  int accumulate = 1;  // micro-batches of a step, of which only the last communicates (DDP's no_sync)
+  // kZero1: not with kPs, `tolerance`, a codec or kAllToAll; of more than one rank.
+  parallel::Sharding sharding = parallel::Sharding::kNone;
+  parallel::LayerOptions layers{};  // all-to-alls beside the gradients; as kZero1, but with codecs and kAllToAll
   CheckEqual check_equal = CheckEqual::kEvery;
   // The same steps without any collective: the ranks train apart, which shows what the best possible transport could
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.

@@ -85,7 +85,8 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"evaluate_s", rank.evaluate_s},
                    {"missing_contributions", rank.missing_contributions},
                    {"expected_contributions", rank.expected_contributions},
-                   {"skipped_steps", rank.skipped_steps}});
+                   {"skipped_steps", rank.skipped_steps},
+                   {"momentum_bytes", rank.momentum_bytes}});
     all.back().update(traffic_json(rank.traffic_known, rank.traffic));
     all.back().update(loss_json(rank.loss));
   }
@@ -151,6 +152,11 @@ json config_json(const TrainConfig& config) {
           {"seed", config.seed},
           {"first_bucket_bytes", config.first_bucket_bytes},
           {"bucket_bytes", config.bucket_bytes},
+          {"initial_buckets", config.initial_buckets == InitialBuckets::kOne ? "one" : "caps"},
+          {"rebuild_buckets", config.rebuild_buckets},
+          {"accumulate", config.accumulate},
+          {"optimizer_sharding", to_string(config.sharding)},
+          {"traffic", parallel::to_text(config.layers)},
           {"check_equal", to_string(config.check_equal)},
           {"no_communication", config.no_communication},
           {"overlap_forward", config.overlap_forward},
@@ -271,9 +277,7 @@ json layers_json(const Model& model) {
   return layers;
 }
 
-}  // namespace
-
-json describe(const Model& model, const BucketPlan& plan) {
+json buckets_json(const Model& model, const BucketPlan& plan) {
   const std::vector<graph::TensorSpec> tensors = model.tensors();
   json buckets = json::array();
   for (const Bucket& bucket : plan.buckets) {
@@ -281,13 +285,48 @@ json describe(const Model& model, const BucketPlan& plan) {
     for (const std::size_t tensor : bucket.tensors) names.push_back(tensors[tensor].name);
     buckets.push_back({{"bytes", bucket.elements * sizeof(float)}, {"elements", bucket.elements}, {"tensors", names}});
   }
+  return buckets;
+}
+
+json traffic_of_layers(const TrainConfig& config, const std::vector<RankTotals>& ranks) {
+  json all = json::object();
+  const auto layers = parallel::layer_exchanges(config.layers, 0, static_cast<int>(ranks.size()));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    std::uint64_t bytes = 0;
+    double exposed_s = 0;
+    for (const RankTotals& rank : ranks) {
+      bytes += rank.layers[i].bytes_sent;
+      exposed_s += rank.layers[i].exposed_s / static_cast<double>(ranks.size());
+    }
+    all[layers[i].name] = {{"communicator", layers[i].comm_name},
+                           {"exchanges", ranks[0].layers[i].exchanges},
+                           {"bytes_sent", bytes},
+                           {"exposed_s", exposed_s}};
+  }
+  return all.empty() ? json(nullptr) : all;
+}
+
+void add_parallelism(const TrainConfig& config, const Model& model, const TrainReport& report, json& results) {
+  results["rebuilt_buckets"] =
+      report.buckets_changed ? json{{"after_step", 1}, {"changed", *report.buckets_changed}} : json(nullptr);
+  results["initial_buckets"] =
+      report.buckets_changed.value_or(false) ? buckets_json(model, report.initial_buckets) : json(nullptr);
+  std::uint64_t most = 0;
+  for (const RankTotals& rank : report.ranks) most = std::max(most, rank.momentum_bytes);
+  results["momentum_bytes"] = most;
+  results["traffic"] = traffic_of_layers(config, report.ranks);
+}
+
+}  // namespace
+
+json describe(const Model& model, const BucketPlan& plan) {
   return {{"model", model.name},
           {"shape", model.shape},
-          {"parameters", plan.elements},
-          {"gradient_bytes", plan.elements * sizeof(float)},
+          {"parameters", plan.parameters()},
+          {"gradient_bytes", plan.parameters() * sizeof(float)},
           {"layers", layers_json(model)},
           {"multiply_adds", multiply_adds(model)},
-          {"buckets", buckets}};
+          {"buckets", buckets_json(model, plan)}};
 }
 
 json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
@@ -344,6 +383,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["step_seconds"] = report.step_seconds;
   results["timeline"] = report.timeline.to_json();
   add_totals(report, results);
+  add_parallelism(config, model, report, results);
   if (!opens_plugin(config.collective)) {  // neither counts them
     for (json& rank : results["per_rank"]) rank["send_retries"] = rank["idle_yields"] = nullptr;
   }

@@ -13,6 +13,7 @@
 #include "bench/trainer/config.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/model.h"
+#include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/timeline.h"
 #include "transport/base/result.h"
 
@@ -38,6 +39,8 @@ struct RankTotals {
   double given_squares = 0;  // see StepCommunication
   double lost_squares = 0;
   LossCounts loss;
+  std::uint64_t momentum_bytes = 0;  // of the optimiser's state here
+  parallel::AllLayerCounts layers{};
 };
 
 struct EpochMetrics {
@@ -67,9 +70,11 @@ struct TrainReport {
   std::uint64_t images = 0;  // of all steps, all ranks together; see RankTotals::skipped_images
   std::vector<RankTotals> ranks;
   std::optional<bool> replicas_identical;  // nothing: was not checked
+  std::optional<bool> buckets_changed;     // by planning them again after the first step; nothing: that was left out
+  BucketPlan initial_buckets;              // where they changed
   bool target_reached = false;
-  std::uint64_t parameters_digest = 0;
-  std::string failure;  // empty: all went well
+  std::uint64_t parameters_digest = 0;  // in parameter order, whatever the buckets
+  std::string failure;                  // empty: all went well
 };
 
 // Of a run with CollectiveKind::kNccl.
@@ -129,10 +134,13 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
 // `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for a tolerant run,
 // where `images` and the loss are of what was computed in time, and the contributions those that were given and not in
-// their own step's sums. `replay` is replay_json()'s, null where the run computed; with one, losses and accuracy are
-// null. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch),
-// `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are means over
-// ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// their own step's sums. `buckets` are those of the end; `rebuilt_buckets` is {after_step, changed}, null where that
+// was left out, and `initial_buckets` those of the first step, null where nothing changed. `momentum_bytes` is the most
+// of a rank's. `traffic` is null without TrainConfig::layers, otherwise {moe, dlrm}, each {communicator, exchanges (of
+// each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `replay` is replay_json()'s, null where the
+// run computed; with one, losses and accuracy are null. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step,
+// training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the
+// rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

@@ -171,10 +171,11 @@ class NcclCollective final : public Collective {
   ~NcclCollective() override { (void)close(); }
 
   Result<void> connect(int rank, const NcclUniqueId& id) {
+    rank_ = rank;
     NcclConfig config;
     config.blocking = 0;  // so that a rank that never comes is an error and no hang
     config.min_ctas = config.max_ctas = communicator_.options.channels;
-    config.comm_name = communicator_.options.comm_name;
+    if (!communicator_.options.comm_name.empty()) config.comm_name = communicator_.options.comm_name.c_str();
     const CudaCalls& cuda = communicator_.library.cuda;
     const int created = cuda.stream_create(&communicator_.stream, kStreamNonBlocking);
     if (auto ok = communicator_.cuda(created, "cudaStreamCreate"); !ok) return ok;
@@ -202,16 +203,64 @@ class NcclCollective final : public Collective {
   }
 
   std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float*) override {
-    return run(floats, count * sizeof(float), floats, count * sizeof(float), ready, "ncclAllReduce", [&] {
+    const Piece all{floats, count * sizeof(float)};
+    return run(all, {all}, ready, "ncclAllReduce", [&] {
       return communicator_.library.nccl.all_reduce(floats.device, floats.device, count, kNcclFloat32, kNcclSum,
                                                    communicator_.comm, communicator_.stream);
     });
   }
 
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override {
-    return run(own, bytes, all, bytes * static_cast<std::size_t>(size_), ready, "ncclAllGather", [&] {
+    const Piece received{all, bytes * static_cast<std::size_t>(size_)};
+    return run({own, bytes}, {received}, ready, "ncclAllGather", [&] {
       return communicator_.library.nccl.all_gather(own.device, all.device, bytes, kNcclUint8, communicator_.comm,
                                                    communicator_.stream);
+    });
+  }
+
+  std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready) override {
+    const std::size_t bytes = count * sizeof(float);
+    const Buffer own = floats.at(static_cast<std::size_t>(rank_) * bytes);
+    return run({floats, bytes * static_cast<std::size_t>(size_)}, {{own, bytes}}, ready, "ncclReduceScatter", [&] {
+      return communicator_.library.nccl.reduce_scatter(floats.device, own.device, count, kNcclFloat32, kNcclSum,
+                                                       communicator_.comm, communicator_.stream);
+    });
+  }
+
+  // What a rank has for itself stays in host memory. As bytes, which never lose.
+  std::unique_ptr<Pending> all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) override {
+    struct Part {
+      int peer;
+      Piece out, in;
+    };
+    std::vector<Part> parts;
+    std::vector<Piece> received;
+    std::size_t sent = 0;
+    std::size_t expected = 0;
+    for (int peer = 0; peer < size_; ++peer) {
+      const auto block = static_cast<std::size_t>(peer);
+      const Part part{peer, {send.at(sent), bytes.send[block]}, {recv.at(expected), bytes.recv[block]}};
+      sent += part.out.bytes;
+      expected += part.in.bytes;
+      if (peer != rank_) {
+        parts.push_back(part);
+        received.push_back(part.in);
+      } else if (part.out.bytes > 0) {
+        std::memcpy(part.in.buffer.host, part.out.buffer.host, part.out.bytes);
+      }
+    }
+    return run({send, sent}, received, {}, "ncclGroupEnd", [&] {
+      const NcclCalls& nccl = communicator_.library.nccl;
+      int result = nccl.group_start();
+      for (const auto& [peer, out, in] : parts) {
+        if (result != kNcclSuccess) break;
+        if (out.bytes > 0)
+          result = nccl.send(out.buffer.device, out.bytes, kNcclUint8, peer, communicator_.comm, communicator_.stream);
+        if (result == kNcclSuccess && in.bytes > 0)
+          result = nccl.recv(in.buffer.device, in.bytes, kNcclUint8, peer, communicator_.comm, communicator_.stream);
+      }
+      const int ended = nccl.group_end();
+      return result != kNcclSuccess ? result : ended;
     });
   }
 
@@ -237,10 +286,14 @@ class NcclCollective final : public Collective {
   std::optional<Traffic> traffic() const override { return std::nullopt; }
 
  private:
+  struct Piece {
+    Buffer buffer;
+    std::size_t bytes = 0;
+  };
   // Copies in, `launch`es, copies out, all in the stream's order.
   template <typename Launch>
-  std::unique_ptr<Pending> run(Buffer in, std::size_t in_bytes, Buffer out, std::size_t out_bytes, Event ready,
-                               const char* call, const Launch& launch) {
+  std::unique_ptr<Pending> run(const Piece& in, const std::vector<Piece>& out, Event ready, const char* call,
+                               const Launch& launch) {
     if (error_) return failed_pending(*error_);
     if (communicator_.aborted) return failed_pending(communicator_.aborted_error());
     auto pending = std::make_unique<NcclPending>(communicator_, SteadyClock::now());
@@ -251,10 +304,12 @@ class NcclCollective final : public Collective {
         const int held = cuda.stream_wait_event(stream, ready.handle, 0);
         if (auto ok = communicator_.cuda(held, "cudaStreamWaitEvent"); !ok) return ok;
       }
-      if (auto ok = copy(in.device, in.host, in_bytes, kHostToDevice, in.host); !ok) return ok;
+      if (auto ok = copy(in.buffer.device, in.buffer.host, in.bytes, kHostToDevice, in.buffer.host); !ok) return ok;
       const auto deadline = deadline_after(communicator_.options.stall_timeout);
       if (auto ok = communicator_.settle(launch(), call, deadline); !ok) return ok;
-      if (auto ok = copy(out.host, out.device, out_bytes, kDeviceToHost, out.host); !ok) return ok;
+      for (const auto& [buffer, bytes] : out) {
+        if (auto ok = copy(buffer.host, buffer.device, bytes, kDeviceToHost, buffer.host); !ok) return ok;
+      }
       return pending->mark_end();
     }();
     if (!started) {
@@ -266,7 +321,7 @@ class NcclCollective final : public Collective {
 
   // Nothing where the buffer has no side on the host.
   Result<void> copy(void* to, const void* from, std::size_t bytes, int kind, const void* host) {
-    if (host == nullptr) return {};
+    if (host == nullptr || bytes == 0) return {};
     const int copied = communicator_.library.cuda.memcpy_async(to, from, bytes, kind, communicator_.stream);
     return communicator_.cuda(copied, "cudaMemcpyAsync");
   }
@@ -286,6 +341,7 @@ class NcclCollective final : public Collective {
   }
 
   Communicator communicator_;
+  int rank_ = 0;
   int size_;
   std::vector<void*> mirrors_;
   std::vector<void*> registered_;

@@ -15,7 +15,7 @@ namespace clustar::bench::trainer {
 
 struct NcclOptions {
   int channels = 1;
-  const char* comm_name = nullptr;  // ncclConfig_t.commName; outlives the collective
+  std::string comm_name{};  // ncclConfig_t.commName; empty: none
   std::chrono::milliseconds join_timeout{60000};
   // How long a collective that is waited for may take; 0: as long as it does.
   std::chrono::milliseconds stall_timeout{120000};

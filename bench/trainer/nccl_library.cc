@@ -48,6 +48,11 @@ std::vector<Entry> entries_of(NcclCalls& calls) {
           {"ncclCommAbort", &calls.comm_abort},
           {"ncclAllReduce", &calls.all_reduce},
           {"ncclAllGather", &calls.all_gather},
+          {"ncclReduceScatter", &calls.reduce_scatter},
+          {"ncclGroupStart", &calls.group_start},
+          {"ncclGroupEnd", &calls.group_end},
+          {"ncclSend", &calls.send},
+          {"ncclRecv", &calls.recv},
           {"ncclGetErrorString", &calls.get_error_string},
           {"ncclGetLastError", &calls.get_last_error}};
 }

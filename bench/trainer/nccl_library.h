@@ -48,6 +48,11 @@ struct NcclCalls {
   int (*comm_abort)(void* comm) = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t, int type, int op, void* comm, void* stream) = nullptr;
   int (*all_gather)(const void*, void*, std::size_t, int type, void* comm, void* stream) = nullptr;
+  int (*reduce_scatter)(const void*, void*, std::size_t, int type, int op, void* comm, void* stream) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*send)(const void*, std::size_t, int type, int peer, void* comm, void* stream) = nullptr;
+  int (*recv)(void*, std::size_t, int type, int peer, void* comm, void* stream) = nullptr;
   const char* (*get_error_string)(int) = nullptr;
   const char* (*get_last_error)(void* comm) = nullptr;
 };

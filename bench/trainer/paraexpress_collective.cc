@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/trainer/failed_pending.h"
+#include "bench/trainer/paraexpress_exchange.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -86,6 +87,20 @@ Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const O
                            engine.helpers - engine_->helpers(), engine.helpers);
   }
   measuring_ = engine_->traffic();
+  stall_ = engine.stall;
+  return options.exchanges ? connect_exchanges(bootstrap) : Result<void>();
+}
+
+Result<void> ParaexpressCollective::connect_exchanges(proxy::Bootstrap& bootstrap) {
+  paraexpress::CommunicatorOptions options;
+  options.rank = static_cast<paraexpress::Member>(rank_);
+  options.ranks = static_cast<std::uint32_t>(size_);
+  options.device = own_->device();
+  options.job = own_->job();
+  auto made = paraexpress::Communicator::create(
+      own_->transport(), [&](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); }, options);
+  if (!made) return tl::unexpected(made.error());
+  exchanges_ = std::move(*made);
   return {};
 }
 
@@ -112,16 +127,35 @@ std::unique_ptr<Pending> ParaexpressCollective::all_gather(Buffer own, Buffer al
   return std::make_unique<ParaexpressPending>(engine_->all_gather(all.host, bytes));
 }
 
+std::unique_ptr<Pending> ParaexpressCollective::reduce_scatter(Buffer floats, std::size_t count, Event ready) {
+  if (!floats.on_host_alone() || ready.handle != nullptr) return failed_pending(not_in_host_memory());
+  if (error_) return failed_pending(*error_);
+  return std::make_unique<ParaexpressPending>(
+      engine_->reduce_scatter(floats.host, count, paraexpress::DataType::kFloat32, paraexpress::Reduction::kSum));
+}
+
+std::unique_ptr<Pending> ParaexpressCollective::all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) {
+  if (!send.on_host_alone() || !recv.on_host_alone()) return failed_pending(not_in_host_memory());
+  if (exchanges_ == nullptr) return Collective::all_to_all(send, recv, bytes);
+  return start_exchange(*exchanges_, static_cast<paraexpress::Member>(rank_), send.host, recv.host, bytes, stall_);
+}
+
 std::vector<std::string> ParaexpressCollective::take_warnings() {
   std::vector<std::string> all = own_->take_warnings();
   if (auto one = std::exchange(warning_, std::nullopt)) all.push_back(std::move(*one));
   return all;
 }
 
-void ParaexpressCollective::abort() { engine_->abort(fmt::format("rank {} aborted its collectives", rank_)); }
+void ParaexpressCollective::abort() {
+  const std::string why = fmt::format("rank {} aborted its collectives", rank_);
+  engine_->abort(why);
+  if (exchanges_ != nullptr) exchanges_->abort(why);
+}
 
 Result<void> ParaexpressCollective::close() {
-  if (!std::exchange(closed_, true) && engine_ != nullptr) engine_->close();
+  if (std::exchange(closed_, true)) return {};
+  if (exchanges_ != nullptr) exchanges_->close();
+  if (engine_ != nullptr) engine_->close();
   return {};
 }
 

@@ -53,6 +53,18 @@ std::unique_ptr<Pending> ProxyCollective::all_gather(Buffer own, Buffer all, std
   return std::make_unique<ProxyPending>(communicator_->all_gather(own.host, all.host, bytes, proxy::DataType::kUint8));
 }
 
+std::unique_ptr<Pending> ProxyCollective::reduce_scatter(Buffer floats, std::size_t count, Event ready) {
+  if (!floats.on_host_alone() || ready.handle != nullptr) return refused();
+  std::byte* const own = floats.host + static_cast<std::size_t>(communicator_->rank()) * count * sizeof(float);
+  return std::make_unique<ProxyPending>(
+      communicator_->reduce_scatter(floats.host, own, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum));
+}
+
+std::unique_ptr<Pending> ProxyCollective::all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) {
+  if (!send.on_host_alone() || !recv.on_host_alone()) return refused();
+  return std::make_unique<ProxyPending>(communicator_->all_to_all(send.host, recv.host, bytes.send, bytes.recv));
+}
+
 std::optional<Traffic> ProxyCollective::traffic() const {
   const auto totals = communicator_->totals();
   return Traffic{totals.bytes_sent,        totals.bytes_received, totals.messages_sent,

@@ -20,6 +20,9 @@ class ProxyCollective final : public Collective {
   std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
   bool tells_lost() const override;
+  std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready) override;
+  // Needs a communicator that is `direct`.
+  std::unique_ptr<Pending> all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) override;
   void abort() override { communicator_->abort(); }
   Result<void> close() override { return communicator_->close(); }
   std::optional<Traffic> traffic() const override;

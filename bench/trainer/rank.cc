@@ -13,6 +13,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
@@ -30,6 +31,8 @@
 #include "bench/trainer/nccl_collective.h"
 #include "bench/trainer/nccl_library.h"
 #include "bench/trainer/paraexpress_collective.h"
+#include "bench/trainer/parallel/layer_terms.h"
+#include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/ps_collective.h"
 #include "bench/trainer/tolerance.h"
@@ -71,6 +74,11 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--bucket-mb", config.bucket_bytes},
                            {"--overlap-forward", config.overlap_forward ? 1u : 0u},
                            {"--front-buckets", config.front_buckets},
+                           {"--initial-buckets", static_cast<std::uint64_t>(config.initial_buckets)},
+                           {"--no-rebuild-buckets", config.rebuild_buckets ? 0u : 1u},
+                           {"--accumulate", static_cast<std::uint64_t>(config.accumulate)},
+                           {"--optimizer-sharding", static_cast<std::uint64_t>(config.sharding)},
+                           {"--traffic", digest_of(parallel::to_text(config.layers))},
                            {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
                            {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
                            {"--no-communication", config.no_communication ? 1u : 0u},
@@ -123,17 +131,23 @@ struct Transport {
   proxy::Library library;                    // the plugin's, for its C API
   std::optional<LossMeter> loss;
   std::unique_ptr<Collective> collective;
-  std::unique_ptr<Collective> front;             // null: there are no front buckets
+  std::unique_ptr<Collective> front;  // null: there are no front buckets
+  // One for each of TrainConfig::layers; none with ParaExpress, whose collective has them all.
+  std::vector<std::unique_ptr<Collective>> of_layers;
+  std::optional<parallel::LayerTraffic> layers;
   ParaexpressCollective* paraexpress = nullptr;  // `collective` as what it is; null: it is another
   TolerantCollective* tolerant = nullptr;
 
   // With the first error.
   Result<void> close() {
     Result<void> first;
-    for (Collective* one : {collective.get(), front.get()}) {
-      if (one == nullptr) continue;
+    const auto close_one = [&](Collective* one) {
+      if (one == nullptr) return;
       if (auto closed = one->close(); !closed && first) first = closed;
-    }
+    };
+    close_one(collective.get());
+    close_one(front.get());
+    for (const auto& one : of_layers) close_one(one.get());
     return first;
   }
 };
@@ -167,13 +181,13 @@ std::string with_log(std::string message, Transport& transport) {
   return message;
 }
 
-Result<std::unique_ptr<proxy::Communicator>> communicate(const TrainConfig& config, const RankOptions& options,
-                                                         std::uint64_t id, const char* name, Transport& transport) {
+Result<std::unique_ptr<proxy::Communicator>> communicate(const RankOptions& options, std::uint64_t id,
+                                                         const std::string& name, bool direct, Transport& transport) {
   proxy::CommunicatorOptions communicator_options;
   communicator_options.channels = options.channels;
   communicator_options.comm_id = id;
   communicator_options.comm_name = name;
-  communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
+  communicator_options.direct = direct;
   communicator_options.stall_timeout = options.stall_timeout;
   auto made = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
   if (!made) return fail(made.error().code, with_log(made.error().message, transport));
@@ -182,7 +196,8 @@ Result<std::unique_ptr<proxy::Communicator>> communicate(const TrainConfig& conf
 
 Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
                            Transport& transport, RunInfo& info) {
-  auto communicator = communicate(config, options, comm_id, kCommName, transport);
+  const bool direct = config.exchange.all_reduce == AllReduce::kAllToAll;
+  auto communicator = communicate(options, comm_id, kCommName, direct, transport);
   if (!communicator) return tl::unexpected(communicator.error());
   info.plugin_version = transport.plugin->version();
   info.transport = transport.plugin->transport();
@@ -190,9 +205,14 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
   info.tuner_version = (*communicator)->tuner_version();
   transport.collective = std::make_unique<ProxyCollective>(std::move(*communicator), config.exchange);
   if (config.front_buckets > 0) {
-    auto front = communicate(config, options, comm_id + 1, kFrontCommName, transport);
+    auto front = communicate(options, comm_id + 1, kFrontCommName, direct, transport);
     if (!front) return tl::unexpected(front.error());
     transport.front = std::make_unique<ProxyCollective>(std::move(*front), config.exchange);
+  }
+  for (const auto& layer : parallel::layer_exchanges(config.layers, options.rank, options.size)) {
+    auto own = communicate(options, comm_id + 2 + transport.of_layers.size(), layer.comm_name, true, transport);
+    if (!own) return tl::unexpected(own.error());
+    transport.of_layers.push_back(std::make_unique<ProxyCollective>(std::move(*own), config.exchange));
   }
   int devices = 0;
   proxy::NetProperties properties;
@@ -204,7 +224,7 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
 }
 
 // The plugin is opened here, too, but only for its name and what it tells of losses: NCCL opens and drives it.
-Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunInfo& info) {
+Result<void> connect_nccl(const TrainConfig& config, const RankOptions& options, Transport& transport, RunInfo& info) {
   const auto library = NcclLibrary::open(options.nccl_library);
   if (!library) return tl::unexpected(library.error());
   if (const auto devices = library->devices(); !devices) return tl::unexpected(devices.error());
@@ -212,21 +232,32 @@ Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunI
   if (!device) return tl::unexpected(device.error());
   info.nccl = {library->path, library->version(), *device, *device == kEmulatedDevice};
   set_nccl_environment(options.rank, options.root, options.plugin, info.plugin_name, info.nccl.emulated);
-  auto collective = create_nccl_collective(*library, *transport.bootstrap,
-                                           {.channels = options.channels,
-                                            .comm_name = kCommName,
-                                            .join_timeout = options.join_timeout,
-                                            .stall_timeout = options.stall_timeout});
+  const auto create = [&](std::string name) {
+    return create_nccl_collective(*library, *transport.bootstrap,
+                                  {.channels = options.channels,
+                                   .comm_name = std::move(name),
+                                   .join_timeout = options.join_timeout,
+                                   .stall_timeout = options.stall_timeout});
+  };
+  auto collective = create(kCommName);
   if (!collective) return tl::unexpected(collective.error());
   transport.collective = std::move(*collective);
+  for (const auto& layer : parallel::layer_exchanges(config.layers, options.rank, options.size)) {
+    auto own = create(layer.comm_name);
+    if (!own) return tl::unexpected(own.error());
+    transport.of_layers.push_back(std::move(*own));
+  }
   return {};
 }
 
 // Without a plugin: what sends is the transport itself, and everything is reliable.
 Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
                                  Transport& transport, RunInfo& info) {
-  auto collective = ParaexpressCollective::create(
-      *transport.bootstrap, {.plan = config.paraexpress, .comm_id = comm_id, .stall_timeout = options.stall_timeout});
+  auto collective =
+      ParaexpressCollective::create(*transport.bootstrap, {.plan = config.paraexpress,
+                                                           .comm_id = comm_id,
+                                                           .stall_timeout = options.stall_timeout,
+                                                           .exchanges = config.layers.moe || config.layers.dlrm});
   if (!collective) return tl::unexpected(collective.error());
   info.transport = (*collective)->transport();
   info.device = (*collective)->device();
@@ -263,10 +294,12 @@ Result<void> connect_ps(const RankOptions& options, std::uint64_t comm_id, Trans
   return {};
 }
 
-// Each size of a bucket once, in the order of the buckets. Blobs of a codec are gathered, which has no plan.
+// Each size of a bucket once, in the order of the buckets. Blobs of a codec are gathered, which has no plan; nor have
+// the reduce-scatters of shards.
 std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPlan& buckets,
                                        const ParaexpressCollective& collective) {
   if (config.codec.codec != Codec::kNone && config.codec.path == CodecPath::kGather) return {};
+  if (config.sharding != parallel::Sharding::kNone) return {};
   std::vector<PlannedSize> planned;
   for (const Bucket& bucket : buckets.buckets) {
     const std::uint64_t bytes = bucket.elements * sizeof(float);
@@ -303,8 +336,16 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   info.plugin_path = options.plugin;
   info.plugin_name = transport.plugin->name();
   info.channels = options.channels;
-  return config.collective == CollectiveKind::kNccl ? connect_nccl(options, transport, info)
+  return config.collective == CollectiveKind::kNccl ? connect_nccl(config, options, transport, info)
                                                     : connect_proxy(config, options, *id, transport, info);
+}
+
+void make_layers(const TrainConfig& config, const RankOptions& options, std::size_t tensors, Transport& transport) {
+  const auto layers = parallel::layer_exchanges(config.layers, options.rank, options.size);
+  if (layers.empty() || transport.collective == nullptr) return;
+  std::vector<Collective*> collectives(layers.size(), transport.collective.get());
+  for (std::size_t i = 0; i < transport.of_layers.size(); ++i) collectives[i] = transport.of_layers[i].get();
+  transport.layers.emplace(layers, collectives, options.rank, tensors);
 }
 
 Result<Dataset> generate(const TrainConfig& config, const Model& model) {
@@ -382,7 +423,7 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
   const auto model = make_model(config.model, config.model_options);
   if (!model) return tl::unexpected(model.error());
-  const BucketPlan plan = plan_of(config, *model);
+  const BucketPlan plan = plan_of(config, *model, options.size);
   if (auto ok = check_front(config, plan); !ok) return tl::unexpected(ok.error());
   const auto times = replayed_times(config, *model, options.size);
   if (!times) return tl::unexpected(times.error());
@@ -400,14 +441,15 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     const std::vector<Setting> mine = settings(config, options, dataset, *times);
     if (auto ok = connect(config, options, mine, plan, transport, info); !ok) return tl::unexpected(ok.error());
   }
+  make_layers(config, options, plan.tensor_elements.size(), transport);
   const RankCompute computes = make_compute(config, *model, plan, *times, options.rank, options.size);
   Trainer trainer(config, *model, plan, *computes.compute, dataset, split,
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
-                   transport.front.get()},
+                   transport.front.get(), transport.layers ? &*transport.layers : nullptr},
                   progress);
   auto report = trainer.run();
   if (transport.paraexpress != nullptr) {
-    info.plans = planned_sizes(config, plan, *transport.paraexpress);
+    info.plans = planned_sizes(config, trainer.plan(), *transport.paraexpress);
     info.helpers_left = transport.paraexpress->helpers();
   }
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
@@ -418,10 +460,10 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     return tl::unexpected(std::move(error));
   }
   if (computes.clock && options.rank == 0) {
-    const LayerTimes recorded = computes.clock->times(largest_share(config.batch, options.size));
+    const LayerTimes recorded = computes.clock->times(largest_micro_batch(config, options.size));
     if (auto ok = report::write_text(to_text(recorded), config.record_compute); !ok) return tl::unexpected(ok.error());
   }
-  return to_results(config, *model, plan, info, *report);
+  return to_results(config, *model, trainer.plan(), info, *report);
 }
 
 }  // namespace clustar::bench::trainer

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "bench/trainer/parallel/bucket_order.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -30,30 +33,62 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<graph::T
 
 GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
                                  const CodecOptions& codec, const std::vector<graph::TensorSpec>& tensors,
-                                 FrontRoute front)
+                                 FrontRoute front, Reduction reduction)
     : plan_(plan),
       gradients_(gradients),
       route_{collective, {}},
       front_{front.collective, {}},
-      front_from_(plan.buckets.size() - (front.collective != nullptr ? front.buckets : 0)),
+      front_buckets_(front.collective != nullptr ? front.buckets : 0),
       options_(codec),
-      bucket_of_(plan.tensor_offset.size()),
-      settled_(plan.buckets.size()) {
+      tensors_(tensors),
+      reduction_(reduction) {
   for (Route* route : {&route_, &front_}) {
     if (route->collective == nullptr) continue;
     route->mapped = route->collective->map(gradients.data(), gradients.size_bytes());
-    if (route->collective->tells_lost()) lost_.resize(plan.elements);
+    if (route->collective->tells_lost()) lost_.resize(gradients.size());
   }
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    const Bucket& bucket = plan.buckets[b];
+  prepare_buckets();
+}
+
+void GradientReducer::prepare_buckets() {
+  front_from_ = plan_.buckets.size() - front_buckets_;
+  bucket_of_.resize(plan_.tensor_offset.size());
+  settled_.assign(plan_.buckets.size(), false);
+  missing_.clear();
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const Bucket& bucket = plan_.buckets[b];
     missing_.push_back(bucket.tensors.size());
     for (const std::size_t tensor : bucket.tensors) bucket_of_[tensor] = b;
     if (!encodes()) continue;
     Collective* const gatherer = gathers() ? route_of(b).collective : nullptr;
-    encoded_.emplace_back(make_codec(codec, matrices_of(bucket, tensors)),
-                          gradients.subspan(bucket.offset, bucket.elements),
+    encoded_.emplace_back(make_codec(options_, matrices_of(bucket, tensors_)),
+                          gradients_.subspan(bucket.offset, bucket.elements),
                           gatherer != nullptr ? gatherer->size() : 0);
     if (gatherer != nullptr) blobs_.push_back(map_blobs(encoded_.back(), *gatherer));
+  }
+}
+
+std::vector<float> GradientReducer::residuals() {
+  std::vector<float> flat(gradients_.size());
+  for (std::size_t b = 0; b < encoded_.size(); ++b) {
+    const std::span<float> residual = encoded_[b].residual();
+    std::copy(residual.begin(), residual.end(), flat.begin() + static_cast<std::ptrdiff_t>(plan_.buckets[b].offset));
+  }
+  return flat;
+}
+
+void GradientReducer::set_plan(const BucketPlan& plan) {
+  if (keeps_lost()) parallel::relocate(lost_, plan_, plan);
+  std::vector<float> left_out = encodes() ? residuals() : std::vector<float>();
+  if (encodes()) parallel::relocate(left_out, plan_, plan);
+  std::move(encoded_.begin(), encoded_.end(), std::back_inserter(retired_));
+  encoded_.clear();
+  blobs_.clear();
+  plan_ = plan;
+  prepare_buckets();
+  for (std::size_t b = 0; b < encoded_.size(); ++b) {
+    const auto part = std::span(left_out).subspan(plan_.buckets[b].offset, plan_.buckets[b].elements);
+    std::copy(part.begin(), part.end(), encoded_[b].residual().begin());
   }
 }
 
@@ -95,6 +130,11 @@ std::unique_ptr<Pending> GradientReducer::start(std::size_t bucket) {
   if (gathers())
     return collective->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
   const Bucket& part = plan_.buckets[bucket];
+  if (reduction_ == Reduction::kShard) {
+    const auto padding = gradients_.subspan(part.offset, plan_.room(part)).subspan(part.elements);
+    std::fill(padding.begin(), padding.end(), 0.0f);
+    return collective->reduce_scatter(mapped.at(part.offset * sizeof(float)), plan_.shard_elements(part), {});
+  }
   float* const lost = keeps_lost() ? lost_.data() + part.offset : nullptr;
   if (keeps_lost()) step_.given_squares += squares(gradients_.subspan(part.offset, part.elements));
   return collective->all_reduce(mapped.at(part.offset * sizeof(float)), part.elements, {}, lost);
@@ -113,10 +153,10 @@ bool GradientReducer::settle(std::size_t bucket) {
 Result<StepCommunication> GradientReducer::finish() {
   for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = plan_.buckets[b].tensors.size();
   for (std::size_t b = 0; b < settled_.size(); ++b) settle(b);
-  step_.total_s = time_under_way();
   for (const InFlight& one : in_flight_) {
     if (one.ended) step_.buckets.emplace_back(one.started, *one.ended);
   }
+  step_.total_s = time_under_way(step_.buckets);
   in_flight_.clear();
   settled_.assign(settled_.size(), false);
   const StepCommunication step = std::exchange(step_, {});
@@ -124,25 +164,12 @@ Result<StepCommunication> GradientReducer::finish() {
   return step;
 }
 
-// Buckets overlap in time (a later one queues behind an earlier one), so their times are united, not added. They start
-// in their order.
-double GradientReducer::time_under_way() const {
-  double total = 0;
-  Clock::time_point covered_to = Clock::time_point::min();
-  for (const InFlight& one : in_flight_) {
-    if (!one.ended) continue;
-    const Clock::time_point from = std::max(covered_to, one.started);
-    if (*one.ended > from) total += seconds(*one.ended - from);
-    covered_to = std::max(covered_to, *one.ended);
-  }
-  return total;
-}
-
 void GradientReducer::wait(std::size_t bucket) {
   // After a failure the other buckets are aborted, and waited for too: until then they may write to the gradients.
   const auto outcome = in_flight_[bucket].pending->wait();
   if (!outcome) {
-    keep_error(bucket, gathers() ? "all-gather" : "all-reduce", outcome.error());
+    const char* const shard = reduction_ == Reduction::kShard ? "reduce-scatter" : "all-reduce";
+    keep_error(bucket, gathers() ? "all-gather" : shard, outcome.error());
     for (const Route& route : {route_, front_}) {
       if (route.collective != nullptr) route.collective->abort();
     }

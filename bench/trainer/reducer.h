@@ -42,16 +42,27 @@ struct FrontRoute {
   std::size_t buckets = 0;
 };
 
+// What a rank has of a bucket when it is settled: the sum, or its own shard of the sum (BucketCaps::shards).
+enum class Reduction : std::uint8_t { kWhole, kShard };
+
 // One step: tensor_ready() for every tensor, settle() for buckets that are wanted early, then finish(). The gradients
 // must stay untouched in between, but for those of tensors that are not ready yet. Without a collective nothing is sent
 // and nothing waits; a codec still encodes and decodes, so that one rank shows what it costs in accuracy.
 class GradientReducer {
  public:
-  // `plan` and the collectives must outlive the reducer, and the gradients the collectives' close(). `tensors`, those
-  // of the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to be kReduce.
+  // The collectives must outlive the reducer, and the gradients, of the plan's capacity(), the collectives' close().
+  // `tensors`, those of the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to
+  // be kReduce; with Reduction::kShard there is neither, and the plan's shards are the collective's size().
   GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
                   const CodecOptions& codec = {}, const std::vector<graph::TensorSpec>& tensors = {},
-                  FrontRoute front = {});
+                  FrontRoute front = {}, Reduction reduction = Reduction::kWhole);
+
+  // Between two steps: what codecs and losses left for later moves along. Front buckets stay as many, and fewer than
+  // all.
+  void set_plan(const BucketPlan& plan);
+  const BucketPlan& plan() const { return plan_; }
+  // By which a bucket goes; null: none.
+  Collective* collective_of(std::size_t bucket) const { return route_of(bucket).collective; }
 
   // Starts each bucket whose last tensor this was, in bucket order whatever the order of tensors: collectives must
   // start in the same order on all ranks.
@@ -83,23 +94,28 @@ class GradientReducer {
   bool gathers() const { return encodes() && options_.path == CodecPath::kGather; }
   bool keeps_lost() const { return !lost_.empty(); }
   const Route& route_of(std::size_t bucket) const { return bucket < front_from_ ? route_ : front_; }
+  void prepare_buckets();
+  std::vector<float> residuals();  // of the codecs, in the plan's layout
   MappedBlobs map_blobs(EncodedBucket& encoded, Collective& collective);
   void add_lost(std::size_t bucket);
   void encode(std::size_t bucket);
   std::unique_ptr<Pending> start(std::size_t bucket);
   void wait(std::size_t bucket);
-  double time_under_way() const;
   void decode(std::size_t bucket);
   void keep_error(std::size_t bucket, const std::string& what, const Error& error);
 
-  const BucketPlan& plan_;
+  BucketPlan plan_;
   std::span<float> gradients_;
   Route route_, front_;
-  std::size_t front_from_;  // the first bucket of front_
+  std::size_t front_buckets_;
+  std::size_t front_from_ = 0;  // the first bucket of front_
   CodecOptions options_;
+  std::vector<graph::TensorSpec> tensors_;
+  Reduction reduction_;
   // What the latest exchange lost of this rank's gradients, as they lie in those; empty: that is not kept.
   std::vector<float> lost_;
   std::vector<EncodedBucket> encoded_;  // by bucket; empty without a codec
+  std::vector<EncodedBucket> retired_;  // of earlier plans: their blobs are mapped until close()
   std::vector<MappedBlobs> blobs_;      // by bucket; empty unless blobs are gathered
   std::vector<std::size_t> bucket_of_;  // by tensor
   std::vector<std::size_t> missing_;    // by bucket: tensors that are not ready

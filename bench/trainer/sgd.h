@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace clustar::bench::trainer {
@@ -16,7 +17,14 @@ class Sgd {
     step(parameters, gradients, 0, velocity_.size());
   }
   // The same for `count` elements from `first` on only. Each element once a step, in whatever order.
-  void step(std::span<float> parameters, std::span<const float> gradients, std::size_t first, std::size_t count);
+  void step(std::span<float> parameters, std::span<const float> gradients, std::size_t first, std::size_t count) {
+    step_part(parameters.subspan(first, count), gradients.subspan(first, count), first);
+  }
+  // The same for elements that lie elsewhere than their momentum, which is from `momentum_at` on.
+  void step_part(std::span<float> parameters, std::span<const float> gradients, std::size_t momentum_at);
+
+  std::span<float> momentum() { return velocity_; }
+  void set_momentum(std::vector<float> momentum) { velocity_ = std::move(momentum); }
 
  private:
   float rate_;

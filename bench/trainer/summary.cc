@@ -24,7 +24,7 @@ std::string readable_bytes(double bytes) {
 // 2678824 -> "2,678,824"
 std::string grouped(std::uint64_t value) {
   std::string digits = std::to_string(value);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
 
@@ -137,6 +137,13 @@ std::string summary(const json& results) {
                                    results["model"].get<std::string>(), results["shape"].get<std::string>(),
                                    grouped(results["parameters"]), grouped(results["gradient_bytes"]),
                                    results["buckets"].size(), results["buckets"].size() == 1 ? "" : "s"));
+  if (!results["initial_buckets"].is_null()) {
+    text += row("", fmt::format("rebuilt after the first step, which had {}", results["initial_buckets"].size()));
+  }
+  if (config["optimizer_sharding"] != "none") {
+    text += row("optimiser's state", fmt::format("sharded ({}), {} bytes per rank", config["optimizer_sharding"],
+                                                 grouped(results["momentum_bytes"])));
+  }
   text += row("data", fmt::format("{} training, {} held-out examples", grouped(results["train_examples"]),
                                   grouped(results["held_out_examples"])));
   text +=
@@ -166,6 +173,11 @@ std::string summary(const json& results) {
   text += row("time per rank", fmt::format("{:.3f} s training, of it {:.3f} s compute",
                                            results["train_s"].get<double>(), results["compute_s"].get<double>()));
   text += row("communication", communication_text(results));
+  for (const auto& [name, layer] : results["traffic"].items()) {
+    text +=
+        row(name + " all-to-alls", fmt::format("{} per rank, {} sent, {:.3f} s exposed", grouped(layer["exchanges"]),
+                                               readable_bytes(layer["bytes_sent"]), layer["exposed_s"].get<double>()));
+  }
   if (results["ranks"] != 1) {
     text += row("sent, all ranks", results["bytes_sent"].is_null()
                                        ? std::string("n/a (NCCL does not tell)")

@@ -1,10 +1,23 @@
 #include "bench/trainer/timeline.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace clustar::bench::trainer {
 
 using nlohmann::json;
+
+double time_under_way(BucketTimes times) {
+  std::sort(times.begin(), times.end());
+  double total = 0;
+  StepTimes::Instant covered_to = StepTimes::Instant::min();
+  for (const auto& [started, ended] : times) {
+    const StepTimes::Instant from = std::max(covered_to, started);
+    if (ended > from) total += std::chrono::duration<double>(ended - from).count();
+    covered_to = std::max(covered_to, ended);
+  }
+  return total;
+}
 
 json Timeline::to_json() const {
   json all = json::array();

@@ -14,6 +14,9 @@ namespace clustar::bench::trainer {
 using BucketTimes =
     std::vector<std::pair<std::chrono::steady_clock::time_point, std::chrono::steady_clock::time_point>>;
 
+// Seconds in which at least one of them was under way: they overlap, so their times are united, not added.
+double time_under_way(BucketTimes times);
+
 struct StepTimes {
   using Instant = std::chrono::steady_clock::time_point;
   Instant begin{}, backward{}, backward_end{}, end{};

@@ -11,11 +11,17 @@
 
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss_report.h"
+#include "bench/trainer/parallel/bucket_order.h"
+#include "bench/trainer/parallel/sharded_optimizer.h"
 
 namespace clustar::bench::trainer {
 namespace {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+bool shards(const TrainConfig& config, const Links& links) {
+  return config.sharding == parallel::Sharding::kZero1 && links.collective != nullptr;
+}
 
 }  // namespace
 
@@ -28,15 +34,21 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       progress_(std::move(progress)),
       compute_(compute),
       predictions_(static_cast<double>(model.predictions)),
-      parameters_(plan.elements),
-      gradients_(plan.elements),
+      parameters_(plan.capacity()),
+      gradients_(plan.capacity()),
       reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
-               {links.front, links.front != nullptr ? config.front_buckets : 0}),
-      plan_(plan),
-      sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum),
-           static_cast<float>(config.weight_decay)),
+               {links.front, links.front != nullptr ? config.front_buckets : 0},
+               shards(config, links) ? Reduction::kShard : Reduction::kWhole),
       check_(links.bootstrap) {
   compute_.initialise(parameters_);
+  const parallel::SgdOptions sgd{static_cast<float>(config.rate), static_cast<float>(config.momentum),
+                                 static_cast<float>(config.weight_decay)};
+  if (shards(config, links)) {
+    optimizer_ = std::make_unique<parallel::ShardedOptimizer>(reducer_, parameters_, gradients_, sgd, *links.bootstrap,
+                                                              config.overlap_forward);
+  } else {
+    optimizer_ = std::make_unique<parallel::WholeOptimizer>(reducer_, parameters_, gradients_, sgd);
+  }
   const auto slow = config.slow.find(links.rank());
   if (slow != config.slow.end()) slow_ = slow->second;
 }
@@ -48,7 +60,11 @@ Result<TrainReport> Trainer::run() {
     if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
-  report_.parameters_digest = digest(std::as_bytes(std::span(parameters_)));
+  totals_.momentum_bytes = optimizer_->momentum_bytes();
+  if (links_.layers != nullptr) totals_.layers = links_.layers->counts();
+  for (const parallel::LayerCounts& layer : totals_.layers) totals_.compute_s -= layer.exposed_s;
+  const std::vector<float> ordered = parallel::in_parameter_order(parameters_, plan());
+  report_.parameters_digest = digest(std::as_bytes(std::span(ordered)));
   if (links_.collective != nullptr) {
     totals_.traffic_known = links_.collective->traffic().has_value();
     totals_.traffic = traffic();
@@ -129,21 +145,63 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   if (links_.collective != nullptr && !links_.collective->begin_step()) return skip_step(mine.size());
   const Clock::time_point begin = Clock::now();
   slow_down();
-  const Clock::time_point computes = Clock::now();
-  if (compute_.learns()) gather(dataset_, mine, batch_);
-  compute_.forward(parameters_.data(), batch_.x, mine.size(),
-                   [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
-  const double forward_s = seconds_since(computes);
-  if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
-  if (is_over()) return ShareLoss{};
-  step_times_ = {.begin = begin, .backward = Clock::now()};
   const auto scale = static_cast<float>(1 / (static_cast<double>(global_batch.size()) * predictions_));
-  const LossSum loss = compute_.backward(parameters_.data(), batch_.labels, scale, gradients_.data(),
-                                         [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
-  step_times_.backward_end = Clock::now();
-  note_compute(forward_s + std::chrono::duration<double>(step_times_.backward_end - step_times_.backward).count());
+  ShareLoss loss{0, mine.size()};
+  step_compute_s_ = 0;
+  for (int k = 0; k < config_.accumulate; ++k) {
+    const bool last = k + 1 == config_.accumulate;
+    const auto part = run_micro_batch(share(mine, k, config_.accumulate), scale, last);
+    if (!part) return tl::unexpected(part.error());
+    if (is_over()) return ShareLoss{};
+    loss.sum += part->loss;
+  }
+  step_times_.begin = begin;
+  note_compute(step_compute_s_);
   step_open_ = true;
-  return ShareLoss{loss.loss, mine.size()};
+  return loss;
+}
+
+// Gradients of all but a step's last micro-batch stay here, and are added to the last one's before they go.
+Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples, float scale, bool last) {
+  const Clock::time_point computes = Clock::now();
+  if (compute_.learns()) gather(dataset_, examples, batch_);
+  compute_.forward(parameters_.data(), batch_.x, examples.size(),
+                   [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
+  step_compute_s_ += seconds_since(computes);
+  if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
+  if (is_over()) return LossSum{};
+  if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
+  const Clock::time_point backward = Clock::now();
+  const LossSum loss =
+      compute_.backward(parameters_.data(), batch_.labels, scale, gradients_.data(), [&](std::size_t tensor) {
+        if (last) tensor_ready(tensor);
+        if (links_.layers != nullptr) exchange_behind(tensor);
+      });
+  if (last) {
+    earlier_.clear();
+    step_times_ = {.backward = backward, .backward_end = Clock::now()};
+  } else {
+    earlier_.add(gradients_);
+  }
+  step_compute_s_ += seconds_since(backward);
+  if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
+  return loss;
+}
+
+void Trainer::exchange_behind(std::size_t tensor) {
+  const Clock::time_point start = Clock::now();
+  links_.layers->backward(tensor);
+  compute_.stand_still(seconds_since(start));
+}
+
+Result<void> Trainer::check_layers() const {
+  return links_.layers != nullptr ? links_.layers->check() : Result<void>();
+}
+
+void Trainer::tensor_ready(std::size_t tensor) {
+  earlier_.add_to(gradients_, plan().tensor_offset[tensor], plan().tensor_elements[tensor]);
+  if (report_.steps == 0) ready_order_.push_back(tensor);
+  reducer_.tensor_ready(tensor);
 }
 
 // The buckets go round without this rank's gradients.
@@ -152,7 +210,7 @@ Result<Trainer::ShareLoss> Trainer::skip_step(std::size_t examples) {
   if (is_over()) return ShareLoss{};
   const Clock::time_point now = Clock::now();
   step_times_ = {.begin = now, .backward = now, .backward_end = now};
-  for (std::size_t tensor = plan_.tensor_offset.size(); tensor-- > 0;) reducer_.tensor_ready(tensor);
+  for (std::size_t tensor = plan().tensor_offset.size(); tensor-- > 0;) reducer_.tensor_ready(tensor);
   step_open_ = true;
   ++totals_.skipped_steps;
   totals_.skipped_images += examples;
@@ -171,15 +229,14 @@ void Trainer::note_compute(double seconds) {
 }
 
 void Trainer::need(std::size_t first_tensor, std::size_t count) {
-  if (!step_open_) return;
-  const double before = reducer_.waited_s();
-  for (std::size_t tensor = first_tensor; tensor < first_tensor + count; ++tensor) settle(reducer_.bucket_of(tensor));
-  if (first_tensor == 0) totals_.front_wait_s += reducer_.waited_s() - before;
-}
-
-void Trainer::settle(std::size_t bucket) {
-  if (reducer_.settle(bucket))
-    sgd_.step(parameters_, gradients_, plan_.buckets[bucket].offset, plan_.buckets[bucket].elements);
+  if (step_open_) {
+    const double before = waited_s();
+    for (std::size_t tensor = first_tensor; tensor < first_tensor + count; ++tensor) {
+      optimizer_->bring(reducer_.bucket_of(tensor));
+    }
+    if (first_tensor == 0) totals_.front_wait_s += waited_s() - before;
+  }
+  if (links_.layers != nullptr) links_.layers->forward(first_tensor, count);
 }
 
 // What forward has not asked for, and the step's accounts. Nothing without an open step.
@@ -188,14 +245,13 @@ Result<void> Trainer::end_step(bool epoch_over) {
   step_open_ = false;
   // No forward pass follows on an epoch's last step, but its first layer counts as in the others.
   if (config_.overlap_forward) {
-    const double before = reducer_.waited_s();
-    settle(reducer_.bucket_of(0));
-    totals_.front_wait_s += reducer_.waited_s() - before;
+    const double before = waited_s();
+    optimizer_->bring(reducer_.bucket_of(0));
+    totals_.front_wait_s += waited_s() - before;
   }
-  for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) settle(bucket);
-  if (!config_.overlap_forward) totals_.front_wait_s += reducer_.waited_s();
-  auto communication = reducer_.finish();
+  auto communication = optimizer_->finish();
   if (!communication) return tl::unexpected(communication.error());
+  if (!config_.overlap_forward) totals_.front_wait_s += communication->exposed_s;
   step_times_.end = Clock::now();
   step_times_.buckets = std::move(communication->buckets);
   report_.timeline.add(std::exchange(step_times_, {}));
@@ -206,7 +262,28 @@ Result<void> Trainer::end_step(bool epoch_over) {
   totals_.expected_contributions += communication->expected_contributions;
   totals_.given_squares += communication->given_squares;
   totals_.lost_squares += communication->lost_squares;
-  return check_replicas(epoch_over);
+  if (auto ok = check_replicas(epoch_over); !ok) return ok;
+  return ready_order_.empty() ? Result<void>() : rebuild_buckets();
+}
+
+// Once, after the first step.
+Result<void> Trainer::rebuild_buckets() {
+  const std::vector<std::size_t> order = std::exchange(ready_order_, {});
+  if (!config_.rebuild_buckets || config_.tolerance) return {};
+  const auto next = parallel::rebuilt_buckets(plan(), order, links_.bootstrap);
+  if (!next) return tl::unexpected(next.error());
+  const bool fits = *next && (*next)->buckets.size() > config_.front_buckets;
+  report_.buckets_changed = fits;
+  if (!fits) return {};
+  report_.initial_buckets = plan();
+  auto momentum = optimizer_->momentum();
+  if (!momentum) return tl::unexpected(momentum.error());
+  parallel::relocate(*momentum, plan(), **next);
+  parallel::relocate(parameters_, plan(), **next);
+  optimizer_->set_momentum(std::move(*momentum), **next);
+  reducer_.set_plan(**next);
+  compute_.set_tensor_offsets(plan().tensor_offset);
+  return {};
 }
 
 Result<void> Trainer::check_replicas(bool epoch_over) {

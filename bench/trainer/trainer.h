@@ -12,12 +12,15 @@
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/data/dataset.h"
+#include "bench/trainer/loss.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"
+#include "bench/trainer/parallel/gradient_sum.h"
+#include "bench/trainer/parallel/layer_traffic.h"
+#include "bench/trainer/parallel/optimizer.h"
 #include "bench/trainer/reducer.h"
 #include "bench/trainer/replica_check.h"
-#include "bench/trainer/sgd.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -27,8 +30,9 @@ namespace clustar::bench::trainer {
 struct Links {
   Collective* collective = nullptr;
   proxy::Bootstrap* bootstrap = nullptr;
-  const LossMeter* loss = nullptr;  // null: what the collective's plugin loses is not known
-  Collective* front = nullptr;      // of TrainConfig::front_buckets; null: there are none
+  const LossMeter* loss = nullptr;           // null: what the collective's plugin loses is not known
+  Collective* front = nullptr;               // of TrainConfig::front_buckets; null: there are none
+  parallel::LayerTraffic* layers = nullptr;  // of TrainConfig::layers; null: there are none
 
   int rank() const { return bootstrap != nullptr ? bootstrap->rank() : 0; }
   int size() const { return bootstrap != nullptr ? bootstrap->size() : 1; }
@@ -53,8 +57,8 @@ using ProgressSink = std::function<void(const Progress&)>;
 // whatever divides what. Uses the calling thread only.
 class Trainer {
  public:
-  // All arguments must outlive the trainer; `split` is of `dataset`, whose images fit `model`, as `compute` does. What
-  // does not learn gets no images.
+  // All arguments but `plan` must outlive the trainer; `split` is of `dataset`, whose images fit `model`, as `compute`
+  // does. What does not learn gets no images.
   Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, Compute& compute,
           const Dataset& dataset, const Split& split, Links links, ProgressSink progress);
 
@@ -63,8 +67,9 @@ class Trainer {
   // worth keeping.
   Result<TrainReport> run();
 
-  // In the layout of the bucket plan.
+  // In the layout of plan(), which is another one once buckets were rebuilt.
   std::span<const float> parameters() const { return parameters_; }
+  const BucketPlan& plan() const { return reducer_.plan(); }
   // Running statistics, which are rank 0's after each evaluation.
   std::vector<float> state() const { return compute_.state(); }
 
@@ -80,11 +85,16 @@ class Trainer {
     std::size_t examples = 0;  // 0: the step was skipped
   };
   Result<ShareLoss> run_step(std::span<const std::uint32_t> global_batch);
+  Result<LossSum> run_micro_batch(std::span<const std::uint32_t> examples, float scale, bool last);
+  void exchange_behind(std::size_t tensor);
+  Result<void> check_layers() const;
+  void tensor_ready(std::size_t tensor);
   Result<ShareLoss> skip_step(std::size_t examples);
+  Result<void> rebuild_buckets();
   void slow_down() const;
   void note_compute(double seconds);
   void need(std::size_t first_tensor, std::size_t count);
-  void settle(std::size_t bucket);
+  double waited_s() const { return reducer_.waited_s() + optimizer_->waited_s(); }
   Result<void> end_step(bool epoch_over);
   Result<void> check_replicas(bool epoch_over);
   Traffic traffic() const;
@@ -108,15 +118,17 @@ class Trainer {
   std::vector<float> gradients_;
   Batch batch_;
   GradientReducer reducer_;
-  const BucketPlan& plan_;
-  Sgd sgd_;
+  std::unique_ptr<parallel::Optimizer> optimizer_;
+  parallel::GradientSum earlier_;         // micro-batches of this step
+  std::vector<std::size_t> ready_order_;  // of the first step's gradients
   ReplicaCheck check_;
   RankTotals totals_;
-  bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
-  StepTimes step_times_;    // of the open step
-  double shown_loss_ = 0;   // of the latest step that was not skipped
-  double slow_ = 1;         // TrainConfig::slow
-  double computed_s_ = 0;   // by one of the latest steps
+  bool step_open_ = false;     // backward is over, and not all of its buckets are in the parameters
+  StepTimes step_times_;       // of the open step
+  double shown_loss_ = 0;      // of the latest step that was not skipped
+  double slow_ = 1;            // TrainConfig::slow
+  double step_compute_s_ = 0;  // by this step so far
+  double computed_s_ = 0;      // by one of the latest steps
   TrainReport report_;
   double curve_loss_ = 0;  // summed since the curve's last point
   std::uint64_t curve_steps_ = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <thread>
 #include <tuple>
 
@@ -278,6 +279,81 @@ TEST_P(Direct, APeerThatLeavesIsNamed) {
       comm->reset();
     }
     ASSERT_TRUE(bootstrap.barrier());
+  });
+}
+
+// Blocks of any size, empty ones among them, between ring collectives and direct all-reduces; and one after another
+// without waiting.
+void check_all_to_all(Communicator& comm, std::size_t unit) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto self = static_cast<std::size_t>(comm.rank());
+  const auto bytes = [&](std::size_t from, std::size_t to) {
+    return (from + 2 * to) % 3 * unit + (from == to ? 5 : 0);
+  };
+  const auto byte = [](std::size_t from, std::size_t to, std::size_t i, int round) {
+    return static_cast<std::uint8_t>(31 * from + 7 * to + i + i / 256 + 101 * static_cast<std::size_t>(round));
+  };
+  constexpr int kRounds = 3;
+  std::vector<std::vector<std::uint8_t>> sent(kRounds);
+  std::vector<std::vector<std::uint8_t>> received(kRounds);
+  std::vector<std::unique_ptr<Pending>> pending;
+  std::vector<std::size_t> send_bytes;
+  std::vector<std::size_t> recv_bytes;
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    send_bytes.push_back(bytes(self, peer));
+    recv_bytes.push_back(bytes(peer, self));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    auto& out = sent[static_cast<std::size_t>(round)];
+    for (std::size_t to = 0; to < ranks; ++to) {
+      for (std::size_t i = 0; i < send_bytes[to]; ++i) out.push_back(byte(self, to, i, round));
+    }
+    auto& in = received[static_cast<std::size_t>(round)];
+    in.assign(std::accumulate(recv_bytes.begin(), recv_bytes.end(), std::size_t{0}), 0);
+    pending.push_back(comm.all_to_all(out.data(), in.data(), send_bytes, recv_bytes));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    const auto stats = pending[static_cast<std::size_t>(round)]->wait();
+    ASSERT_TRUE(stats) << stats.error().message;
+    EXPECT_EQ(stats->bytes_sent, sent[0].size() - send_bytes[self]);
+    EXPECT_EQ(stats->bytes_received, received[0].size() - recv_bytes[self]);
+    std::vector<std::uint8_t> expected;
+    for (std::size_t from = 0; from < ranks; ++from) {
+      for (std::size_t i = 0; i < recv_bytes[from]; ++i) expected.push_back(byte(from, self, i, round));
+    }
+    EXPECT_EQ(received[static_cast<std::size_t>(round)], expected);
+  }
+}
+
+TEST_P(Direct, AllToAllBringsEachRankItsBlocks) {
+  for (const int size : {1, 2, 3, 4}) {
+    on_ranks(size, direct_options(), [](Communicator& comm, Bootstrap&) {
+      for (const std::size_t unit : {0u, 1u, 1000u, 300'001u}) {
+        check_all_to_all(comm, unit);
+        check_direct<float>(comm, unit);
+        check_all_reduce<float>(comm, unit, ReduceOp::kSum, direct_options());
+      }
+    });
+  }
+}
+
+TEST_P(Direct, AllToAllsThatCannotBeAreErrors) {
+  on_ranks(2, direct_options(), [](Communicator& comm, Bootstrap&) {
+    std::vector<std::uint8_t> data(10);
+    const auto message = [&](void* memory, const std::vector<std::size_t>& send, const std::vector<std::size_t>& recv) {
+      const auto stats = comm.all_to_all(memory, data.data(), send, recv)->wait();
+      return stats ? std::string("no error") : stats.error().message;
+    };
+    EXPECT_THAT(message(data.data(), {1}, {1, 1}), HasSubstr("one per rank, 2"));
+    EXPECT_THAT(message(nullptr, {1, 1}, {1, 1}), HasSubstr("null"));
+    EXPECT_THAT(message(data.data(), {1, 1}, {2, 2}), HasSubstr("allowed: the same"));
+    check_all_to_all(comm, 10);
+  });
+  on_ranks(2, {}, [](Communicator& comm, Bootstrap&) {
+    const std::vector<std::size_t> none(2);
+    const auto stats = comm.all_to_all(nullptr, nullptr, none, none)->wait();
+    ASSERT_FALSE(stats);
+    EXPECT_THAT(stats.error().message, HasSubstr("CommunicatorOptions::direct"));
   });
 }
 

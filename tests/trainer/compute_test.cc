@@ -174,6 +174,35 @@ TEST(ReplayCompute, HidesWhatTheHostDoesAndNotWhatItWaitsFor) {
   EXPECT_NEAR(replay.time.seconds(), 0.1 + 0.015 + 3 * 5 * 0.005, 1e-9);
 }
 
+TEST(ReplayCompute, IsLaterWhereALayerStoodStill) {
+  Replay replay;
+  replay.compute.forward(nullptr, {}, 10, {});
+  replay.compute.backward(nullptr, {}, 1, replay.gradients.data(), [&](std::size_t tensor) {
+    if (tensor != 3) return;
+    replay.time.work(0.1);
+    replay.compute.stand_still(0.1);
+  });
+  EXPECT_NEAR(replay.time.seconds(), 0.015 + 0.1 + 3 * 5 * 0.005, 1e-9);
+}
+
+// Also where another plan of the buckets has other places.
+TEST(ReplayCompute, FillsTensorsWhereTheyLie) {
+  Replay replay;
+  std::vector<std::size_t> order(replay.plan.tensor_offset.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const BucketPlan other = plan_buckets(replay.plan.tensor_elements, order, {.shards = 4});
+  replay.compute.set_tensor_offsets(other.tensor_offset);
+  replay.gradients.assign(other.capacity(), 0);
+  replay.compute.forward(nullptr, {}, 10, {});
+  replay.compute.backward(nullptr, {}, 1, replay.gradients.data(), [](std::size_t) {});
+  std::size_t filled = 0;
+  for (const float gradient : replay.gradients) filled += gradient != 0 ? 1 : 0;
+  EXPECT_EQ(filled, other.parameters());
+  for (std::size_t tensor = 0; tensor < order.size(); ++tensor) {
+    EXPECT_NE(replay.gradients[other.tensor_offset[tensor] + other.tensor_elements[tensor] - 1], 0) << tensor;
+  }
+}
+
 TEST(ScaledPlan, HasAsManyBucketsAndAPartOfTheBytes) {
   const Model model = *make_model("vgg16");
   const BucketPlan whole = plan_buckets(model.tensor_elements());

@@ -1,5 +1,8 @@
 #include "tests/trainer/fake_links.h"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -153,9 +156,24 @@ class FakeCommunicator final : public proxy::Communicator {
     ++totals_.messages_sent;
     return std::make_unique<FakePending>(world_, rank_, next_++, count * sizeof(float));
   }
-  std::unique_ptr<proxy::Pending> reduce_scatter(const void*, void*, std::size_t, proxy::DataType,
+  // In rank order, as the all-reduces; complete when it returns.
+  std::unique_ptr<proxy::Pending> reduce_scatter(const void* send, void* recv, std::size_t count, proxy::DataType,
                                                  proxy::ReduceOp) override {
-    return nullptr;
+    const auto ranks = static_cast<std::size_t>(world_.size());
+    const std::size_t bytes = count * sizeof(float);
+    const std::vector<std::byte> all =
+        world_.gather_block(next_gather_++, rank_, {static_cast<const std::byte*>(send), ranks * bytes});
+    std::vector<float> sum(count);
+    std::vector<float> more(count);
+    for (std::size_t r = 0; r < ranks && count > 0; ++r) {
+      const std::byte* const block = all.data() + (r * ranks + static_cast<std::size_t>(rank_)) * bytes;
+      std::memcpy(r == 0 ? sum.data() : more.data(), block, bytes);
+      for (std::size_t i = 0; r > 0 && i < count; ++i) sum[i] += more[i];
+    }
+    if (count > 0) std::memcpy(recv, sum.data(), bytes);
+    totals_.bytes_sent += (ranks - 1) * bytes;
+    ++totals_.messages_sent;
+    return std::make_unique<FakePending>(world_, rank_, std::nullopt, (ranks - 1) * bytes);
   }
   // Complete when it returns.
   std::unique_ptr<proxy::Pending> all_gather(const void* send, void* recv, std::size_t bytes,
@@ -168,6 +186,34 @@ class FakeCommunicator final : public proxy::Communicator {
     ++totals_.messages_sent;
     return std::make_unique<FakePending>(world_, rank_, std::nullopt, sent);
   }
+  // The same. Ranks may send unequal amounts, which a gathering does not.
+  std::unique_ptr<proxy::Pending> all_to_all(const void* send, void* recv, std::span<const std::size_t> send_bytes,
+                                             std::span<const std::size_t> recv_bytes) override {
+    const std::size_t ranks = send_bytes.size();
+    const std::vector<std::byte> all_sizes = world_.gather_block(next_gather_++, rank_, std::as_bytes(send_bytes));
+    std::vector<std::size_t> sizes(ranks * ranks);
+    std::memcpy(sizes.data(), all_sizes.data(), all_sizes.size());
+    const auto sent_by = [&](std::size_t rank, std::size_t before) {
+      std::size_t sum = 0;
+      for (std::size_t to = 0; to < before; ++to) sum += sizes[rank * ranks + to];
+      return sum;
+    };
+    std::size_t most = 0;
+    for (std::size_t r = 0; r < ranks; ++r) most = std::max(most, sent_by(r, ranks));
+    const auto self = static_cast<std::size_t>(rank_);
+    std::vector<std::byte> mine(most);
+    if (sent_by(self, ranks) > 0) std::memcpy(mine.data(), send, sent_by(self, ranks));
+    const std::vector<std::byte> all = world_.gather_block(next_gather_++, rank_, mine);
+    auto* into = static_cast<std::byte*>(recv);
+    for (std::size_t from = 0; from < ranks; ++from) {
+      const std::size_t bytes = sizes[from * ranks + self];
+      EXPECT_EQ(bytes, recv_bytes[from]);
+      if (bytes > 0) std::memcpy(into, all.data() + from * most + sent_by(from, self), bytes);
+      into += bytes;
+    }
+    if (world_.after_exchange) world_.after_exchange(exchanges_++, rank_, {static_cast<std::byte*>(recv), into});
+    return std::make_unique<FakePending>(world_, rank_, std::nullopt, sent_by(self, ranks));
+  }
   std::unique_ptr<proxy::Pending> broadcast(void*, std::size_t, proxy::DataType, int) override { return nullptr; }
   Totals totals() const override { return totals_; }
 
@@ -176,6 +222,7 @@ class FakeCommunicator final : public proxy::Communicator {
   int rank_;
   std::uint64_t next_ = 0;
   std::uint64_t next_gather_ = 0;
+  std::uint64_t exchanges_ = 0;
   Totals totals_;
 };
 

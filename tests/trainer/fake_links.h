@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
@@ -26,6 +27,8 @@ class FakeWorld {
   // Whether direct all-reduce `number` loses element i of what rank `from` sends to rank `to`, which adds it up. Null:
   // nothing is lost.
   std::function<bool(std::uint64_t number, int from, int to, std::size_t i)> loses;
+  // Called on each rank with what its all-to-all `number` (from 0) brought, to damage it.
+  std::function<void(std::uint64_t number, int rank, std::span<std::byte> received)> after_exchange;
   // From this all-reduce on, every one fails.
   std::uint64_t fail_from = UINT64_MAX;
 

@@ -9,6 +9,9 @@
 #include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
 #include "bench/trainer/data/digits.h"
+#include "bench/trainer/parallel/bucket_order.h"
+#include "bench/trainer/parallel/layer_terms.h"
+#include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/fake_links.h"
 
@@ -16,7 +19,9 @@ namespace clustar::bench::trainer {
 
 struct RankOutcome {
   Result<TrainReport> report = fail(ErrorCode::kInternal, "did not run");
-  std::vector<float> parameters;
+  std::vector<float> parameters;  // as they lie
+  std::vector<float> ordered;     // in parameter order
+  BucketPlan plan;                // of the end
   std::vector<float> state;
 };
 
@@ -43,6 +48,8 @@ struct Problem {
     RankOutcome outcome;
     outcome.report = trainer.run();
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
+    outcome.plan = trainer.plan();
+    outcome.ordered = parallel::in_parameter_order(outcome.parameters, outcome.plan);
     outcome.state = trainer.state();
     return outcome;
   }
@@ -56,7 +63,11 @@ struct Problem {
         const auto collective = world.collective(rank, config.exchange);
         const auto bootstrap = world.bootstrap(rank);
         const auto of_front = front != nullptr ? front->collective(rank, config.exchange) : nullptr;
-        outcomes[static_cast<std::size_t>(rank)] = run({collective.get(), bootstrap.get(), nullptr, of_front.get()});
+        const auto exchanges = parallel::layer_exchanges(config.layers, rank, world.size());
+        parallel::LayerTraffic layers(exchanges, std::vector<Collective*>(exchanges.size(), collective.get()), rank,
+                                      plan.tensor_elements.size());
+        outcomes[static_cast<std::size_t>(rank)] =
+            run({collective.get(), bootstrap.get(), nullptr, of_front.get(), exchanges.empty() ? nullptr : &layers});
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -21,6 +21,8 @@ class Compute {
   virtual ~Compute() = default;
   // False: there are no examples, no losses and no accuracy, only the time that a step takes and its gradients' bytes.
   virtual bool learns() const = 0;
+  // From now on tensors lie there; between two passes, also between a forward() and its backward().
+  virtual void set_tensor_offsets(std::span<const std::size_t> offsets) = 0;
   // The same on every rank.
   virtual void initialise(std::span<float> parameters) const = 0;
   // `examples` of them: `x` is empty where nothing learns. `needs` is called before tensors are read, which it may
@@ -30,6 +32,8 @@ class Compute {
   // each tensor as soon as its gradient is final.
   virtual LossSum backward(const float* parameters, std::span<const std::uint16_t> labels, float scale,
                            float* gradients, const Ready& ready) = 0;
+  // Within `ready`: a layer waited for other ranks so long, so that all that follows is later.
+  virtual void stand_still(double seconds) = 0;
   virtual LossSum evaluate(const float* parameters, std::span<const float> x, std::span<const std::uint16_t> labels,
                            std::size_t examples) = 0;
   virtual std::size_t largest_evaluation() const = 0;  // examples of one evaluate()

@@ -28,10 +28,12 @@ class NetworkCompute final : public Compute {
   NetworkCompute(const Model& model, const BucketPlan& plan, const Options& options);
 
   bool learns() const override { return true; }
+  void set_tensor_offsets(std::span<const std::size_t> offsets) override { network_.set_tensor_offsets(offsets); }
   void initialise(std::span<float> parameters) const override { network_.initialise(parameters, options_.seed); }
   void forward(const float* parameters, std::span<const float> x, std::size_t examples, const Needs& needs) override;
   LossSum backward(const float* parameters, std::span<const std::uint16_t> labels, float scale, float* gradients,
                    const Ready& ready) override;
+  void stand_still(double) override {}
   LossSum evaluate(const float* parameters, std::span<const float> x, std::span<const std::uint16_t> labels,
                    std::size_t examples) override;
   std::size_t largest_evaluation() const override { return most_evaluated_; }

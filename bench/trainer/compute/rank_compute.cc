@@ -13,8 +13,16 @@ namespace clustar::bench::trainer {
 
 std::size_t largest_share(int batch, int ranks) { return static_cast<std::size_t>((batch + ranks - 1) / ranks); }
 
-BucketPlan plan_of(const TrainConfig& config, const Model& model) {
-  return scaled_plan(model, config.first_bucket_bytes, config.bucket_bytes, config.compute.byte_scale);
+std::size_t largest_micro_batch(const TrainConfig& config, int ranks) {
+  return largest_share(static_cast<int>(largest_share(config.batch, ranks)), config.accumulate);
+}
+
+BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks) {
+  BucketPlan plan = scaled_plan(model, config.first_bucket_bytes, config.bucket_bytes, config.compute.byte_scale);
+  const bool shards = config.sharding == parallel::Sharding::kZero1 && !config.no_communication;
+  plan.caps.shards = shards ? static_cast<std::size_t>(ranks) : 1;
+  return config.initial_buckets == InitialBuckets::kOne ? plan_one_bucket(plan.tensor_elements, plan.caps)
+                                                        : plan_buckets(plan.tensor_elements, plan.caps);
 }
 
 Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, const Model& model, int ranks) {
@@ -43,7 +51,7 @@ RankCompute make_compute(const TrainConfig& config, const Model& model, const Bu
       std::make_unique<NetworkCompute>(model, plan,
                                        NetworkCompute::Options{.seed = config.seed,
                                                                .rank = rank,
-                                                               .most_share = largest_share(config.batch, ranks),
+                                                               .most_share = largest_micro_batch(config, ranks),
                                                                .clock = made.clock.get()});
   return made;
 }

@@ -17,9 +17,11 @@ namespace clustar::bench::trainer {
 
 // Of one step, at most, on one rank.
 std::size_t largest_share(int batch, int ranks);
+// Of one micro-batch of it.
+std::size_t largest_micro_batch(const TrainConfig& config, int ranks);
 
-// The tensors' layout and buckets, of the size that travels.
-BucketPlan plan_of(const TrainConfig& config, const Model& model);
+// The tensors' layout and the first step's buckets, of the size that travels.
+BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks = 1);
 
 // The times that config.compute names: none where the run computes. Errors: see load_layer_times() and check_fits().
 Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, const Model& model, int ranks);

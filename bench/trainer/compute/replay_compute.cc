@@ -31,7 +31,7 @@ ReplayCompute::ReplayCompute(const Model& model, const BucketPlan& plan, LayerTi
     : times_(std::move(times)),
       scale_(time_scale),
       offsets_(plan.tensor_offset),
-      sizes_(plan.tensor_offset.size()),
+      sizes_(plan.tensor_elements),
       values_(values_of(seed)),
       clock_(std::move(clock)) {
   if (!clock_.sleep_until) {
@@ -42,12 +42,6 @@ ReplayCompute::ReplayCompute(const Model& model, const BucketPlan& plan, LayerTi
     const std::size_t count = model.graph.tensors_of(model.graph.nodes()[n]).size();
     layers_.push_back({tensor, count});
     tensor += count;
-  }
-  std::vector<std::size_t> ends = offsets_;
-  ends.push_back(plan.elements);
-  std::sort(ends.begin(), ends.end());
-  for (std::size_t t = 0; t < offsets_.size(); ++t) {
-    sizes_[t] = *std::upper_bound(ends.begin(), ends.end(), offsets_[t]) - offsets_[t];
   }
 }
 
@@ -86,6 +80,10 @@ LossSum ReplayCompute::backward(const float*, std::span<const std::uint16_t>, fl
     pass_time(times_.layers[n].inputs_s);
   }
   return {};
+}
+
+void ReplayCompute::stand_still(double seconds) {
+  due_ += std::chrono::duration_cast<ReplayClock::Instant::duration>(std::chrono::duration<double>(seconds));
 }
 
 // A reduction left sums there.

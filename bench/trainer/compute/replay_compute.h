@@ -31,10 +31,14 @@ class ReplayCompute final : public Compute {
                 ReplayClock clock = {});
 
   bool learns() const override { return false; }
+  void set_tensor_offsets(std::span<const std::size_t> offsets) override {
+    offsets_.assign(offsets.begin(), offsets.end());
+  }
   void initialise(std::span<float> parameters) const override;
   void forward(const float* parameters, std::span<const float> x, std::size_t examples, const Needs& needs) override;
   LossSum backward(const float* parameters, std::span<const std::uint16_t> labels, float scale, float* gradients,
                    const Ready& ready) override;
+  void stand_still(double seconds) override;
   LossSum evaluate(const float*, std::span<const float>, std::span<const std::uint16_t>, std::size_t) override {
     return {};
   }

@@ -112,6 +112,12 @@ std::vector<const float*> Network::input_pointers(std::size_t node) const {
   return pointers;
 }
 
+void Network::set_tensor_offsets(std::span<const std::size_t> tensor_offsets) {
+  for (Stage& stage : stages_) {
+    for (std::size_t t = 0; t < stage.offsets.size(); ++t) stage.offsets[t] = tensor_offsets[stage.first_tensor + t];
+  }
+}
+
 void Network::initialise(std::span<float> parameters, std::uint64_t seed) const {
   clustar::Rng rng = initialisation_rng(seed);
   for (std::size_t n = 1; n < stages_.size(); ++n) {

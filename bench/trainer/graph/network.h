@@ -27,6 +27,9 @@ class Network {
   Network(const Graph& graph, DeviceMath& math, std::span<const std::size_t> tensor_offsets, std::size_t max_batch,
           std::uint64_t draws = 0);
 
+  // From now on the flat arrays have the tensors there; between two passes, also between a forward and its backward.
+  void set_tensor_offsets(std::span<const std::size_t> tensor_offsets);
+
   // In host memory. The same seed gives the same bits on every rank.
   void initialise(std::span<float> parameters, std::uint64_t seed) const;
 
@@ -38,8 +41,9 @@ class Network {
   // The same as evaluation does it: nothing dropped, running statistics instead of the batch's, and none changed.
   std::span<const float> evaluate(const float* parameters, const float* x, std::size_t batch);
 
-  // For the batch of the last forward(): fills `gradients` and calls `ready(tensor)` for each tensor, in reverse
-  // parameter order, as soon as its gradient is final. `output_gradient` is in host memory.
+  // For the batch of the last forward(): fills `gradients` and calls `ready(tensor)` for each tensor as soon as its
+  // gradient is final, in the order of computing, which is that of the nodes from the last to the first.
+  // `output_gradient` is in host memory.
   void backward(const float* parameters, std::span<const float> output_gradient, float* gradients,
                 const std::function<void(std::size_t tensor)>& ready);
 
