@@ -72,9 +72,10 @@ bool LossDecision::decide(ReceiveMessage& message, LedgerBook& ledgers) const {
   if (ends_by_time(message)) return true;
   const std::uint32_t others = others_missing(message);
   std::uint32_t allowed = tolerable(message, ledgers, others);
-  while (important_missing(message) == 0 && others <= allowed) {
+  if (important_missing(message) == 0 && others <= allowed) {
     if (ledgers.charge(collective_of(message.open), message.open.stage, message.missing_bytes())) return true;
-    allowed = tolerable(message, ledgers, others);  // less: another NIC of the process charged what was allowed
+    // Another NIC of the process has charged what was allowed.
+    allowed = std::min(tolerable(message, ledgers, others), others - 1);
   }
   message.loss.decided = true;
   message.loss.allowed = allowed;
