@@ -28,7 +28,7 @@ struct Tree {
   const px::Shard* shard = nullptr;
   double chunk_bytes = 0;
   std::uint32_t chunks = 0;
-  std::size_t first_sum = 0;  // in Run::missing_
+  std::size_t first_sum = 0;                 // in Run::missing_
   std::vector<std::uint32_t> children{};     // how many each member has
   std::vector<std::uint32_t> taker_begin{};  // of each member, in takers
   std::vector<px::Member> takers{};          // of the result

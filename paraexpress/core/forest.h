@@ -56,7 +56,7 @@ std::vector<ElementRange> element_ranges(const Forest& forest, std::uint64_t cou
 // What one member does in one shard.
 struct Role {
   bool takes_part = false;
-  Member parent = kNobody, giver = kNobody;      // of the result; kNobody at the root
+  Member parent = kNobody, giver = kNobody;  // of the result; kNobody at the root
   std::vector<Member> children{}, takers{};  // who send their sums to it, and who get the result from it
   // Children, and the member itself where it is a rank, in the order in which they are added.
   std::vector<Member> addends{};
