@@ -37,7 +37,7 @@ class JointBudgets {
  public:
   virtual ~JointBudgets() = default;
   // Null: the collective may lose nothing, because it was forgotten before or there are too many communicators. Terms
-  // that contradict those of whoever opened it first close it for all.
+  // that contradict those it was opened with close it for all.
   virtual std::shared_ptr<JointBudget> open(const CollectiveId& id, const Terms& terms) = 0;
 };
 
