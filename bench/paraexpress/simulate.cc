@@ -28,9 +28,10 @@ struct Tree {
   const px::Shard* shard = nullptr;
   double chunk_bytes = 0;
   std::uint32_t chunks = 0;
-  std::size_t first_sum = 0;  // in Run::missing_
-  std::vector<std::uint32_t> child_begin{};
-  std::vector<px::Member> children{};
+  std::size_t first_sum = 0;                 // in Run::missing_
+  std::vector<std::uint32_t> children{};     // how many each member has
+  std::vector<std::uint32_t> taker_begin{};  // of each member, in takers
+  std::vector<px::Member> takers{};          // of the result
 };
 
 enum class What : std::uint8_t { kContribution, kOnWire, kArrived, kTaken };
@@ -104,15 +105,19 @@ class Run {
       tree.chunk_bytes = static_cast<double>(ranges[i].size()) / tree.chunks;
       tree.first_sum = sums;
       sums += std::size_t{tree.chunks} * members;
-      tree.child_begin.assign(members + 1, 0);
+      tree.children.assign(members, 0);
+      tree.taker_begin.assign(members + 1, 0);
+      const std::vector<px::Member> givers = px::givers_of(*tree.shard);
       for (px::Member member = 0; member < members; ++member) {
-        if (sends_up(tree, member)) ++tree.child_begin[tree.shard->parent[member] + 1];
+        if (!sends_up(tree, member)) continue;
+        ++tree.children[tree.shard->parent[member]];
+        ++tree.taker_begin[givers[member] + 1];
       }
-      for (px::Member member = 0; member < members; ++member) tree.child_begin[member + 1] += tree.child_begin[member];
-      tree.children.resize(tree.child_begin[members]);
-      auto place = tree.child_begin;
+      for (px::Member member = 0; member < members; ++member) tree.taker_begin[member + 1] += tree.taker_begin[member];
+      tree.takers.resize(tree.taker_begin[members]);
+      auto place = tree.taker_begin;
       for (px::Member member = 0; member < members; ++member) {
-        if (sends_up(tree, member)) tree.children[place[tree.shard->parent[member]]++] = member;
+        if (sends_up(tree, member)) tree.takers[place[givers[member]]++] = member;
       }
       trees_.push_back(std::move(tree));
     }
@@ -120,8 +125,8 @@ class Run {
     for (const Tree& tree : trees_) {
       for (std::uint32_t chunk = 0; chunk < tree.chunks; ++chunk) {
         for (px::Member member = 0; member < members; ++member) {
-          missing_[sum_of(tree, chunk, member)] = static_cast<std::uint16_t>(
-              tree.child_begin[member + 1] - tree.child_begin[member] + (forest_.is_rank(member) ? 1 : 0));
+          missing_[sum_of(tree, chunk, member)] =
+              static_cast<std::uint16_t>(tree.children[member] + (forest_.is_rank(member) ? 1 : 0));
         }
       }
     }
@@ -230,11 +235,11 @@ class Run {
   void result_is_there(std::uint32_t number, std::uint32_t chunk, px::Member member, double now) {
     result_.seconds = std::max(result_.seconds, now);
     const Tree& tree = trees_[number];
-    const auto begin = tree.children.begin() + tree.child_begin[member],
-               end = tree.children.begin() + tree.child_begin[member + 1];
+    const auto begin = tree.takers.begin() + tree.taker_begin[member],
+               end = tree.takers.begin() + tree.taker_begin[member + 1];
     const auto next = std::upper_bound(begin, end, member);
-    for (auto child = next; child != end; ++child) ready({number, chunk, member, *child, true});
-    for (auto child = begin; child != next; ++child) ready({number, chunk, member, *child, true});
+    for (auto taker = next; taker != end; ++taker) ready({number, chunk, member, *taker, true});
+    for (auto taker = begin; taker != next; ++taker) ready({number, chunk, member, *taker, true});
   }
 
   void ready(const Message& message) { hosts_[message.from].ready.emplace(message.chunk, message); }

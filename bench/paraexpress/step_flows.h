@@ -2,7 +2,8 @@
 // share by max-min fairness over NICs and uplinks, with the headers and control packets that each of them brings along.
 //
 // All messages of a step begin together, and the next step's when the last of its bytes has left; latencies add up
-// along the longest way of a tree, since no message waits for those of other trees.
+// along the longest way of a tree, since no message waits for those of other trees. Results are taken for going back as
+// sums came; a ring's, which go on around it, load each NIC and uplink alike and have as many steps.
 //
 // Hosts of a region that send and receive alike get alike (an equitable partition: each host of a class has as many
 // flows to and from each other class), so flows between two such classes are worked out as one.

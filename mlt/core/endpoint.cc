@@ -27,11 +27,11 @@ bool to_receiver(std::span<const std::byte> header) {
 
 }  // namespace
 
-Endpoint::Endpoint(const Options& options, std::uint64_t seed)
+Endpoint::Endpoint(const Options& options, std::uint64_t seed, const Joint& joint)
     : options_(checked(options)),
       seed_(seed),
-      ledgers_(LedgerBook::Options{}),
-      allowances_(LedgerBook::Options{}),
+      ledgers_(LedgerBook::Options{}, joint.received),
+      allowances_(LedgerBook::Options{}, joint.sent),
       share_(options.line_rate, options.base_rtt, options.credit_slack, options.segment) {}
 
 Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret, End end) {

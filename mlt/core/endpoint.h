@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "mlt/core/credit.h"
+#include "mlt/core/joint_budget.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
 #include "mlt/core/question_budget.h"
@@ -55,8 +56,15 @@ class Endpoint {
     std::uint64_t strangers = 0;  // belong to no connection here
   };
 
-  // `options` must outlive the endpoint. Throws std::invalid_argument if they are not allowed (Options::check).
-  Endpoint(const Options& options, std::uint64_t seed);
+  // Where the process has several endpoints: what they may lose together. Null: nobody else counts.
+  struct Joint {
+    JointBudgets* received = nullptr;
+    JointBudgets* sent = nullptr;
+  };
+  // `options`, and what `joint` names, must outlive the endpoint. Throws std::invalid_argument if they are not allowed
+  // (Options::check).
+  Endpoint(const Options& options, std::uint64_t seed, const Joint& joint);
+  Endpoint(const Options& options, std::uint64_t seed) : Endpoint(options, seed, Joint()) {}
 
   // Opens one end of a connection, which has one direction. Both ends use the same secret, which nobody can guess and
   // for which knows() is false. Both ends may be here, if a host sends to itself.
@@ -78,7 +86,7 @@ class Endpoint {
   std::optional<ConnectionId> find(std::span<const std::byte> header) const;
   // The connection must not be used afterwards; its id may be reused.
   void close(ConnectionId connection);
-  // The communicator's collectives are over, and its id will not be used again.
+  // The communicator's collectives are over here, and its id will not be used again. Joint budgets are their owner's.
   void forget_communicator(std::uint64_t communicator) {
     ledgers_.forget(communicator);
     allowances_.forget(communicator);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "mlt/driver/process_budgets.h"
 #include "mlt/driver/protection.h"
 #include "mlt/fec/codec.h"
 #include "transport/api/importance_table.h"
@@ -32,6 +33,7 @@ struct Context {
   Duration send_ahead{0};                               // SendOrderSettings::ahead_us
   std::uint32_t important_ppm = 0;  // of the packets that may be lost: those with the largest gradients may not
   std::shared_ptr<transport::ImportanceTable> importance{};  // null: programs mark nothing
+  const std::unique_ptr<ProcessBudgets> budgets = std::make_unique<ProcessBudgets>();
 };
 
 }  // namespace clustar::mlt::driver

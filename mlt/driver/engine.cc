@@ -51,7 +51,7 @@ Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const 
       writes_(device_->writer() ? std::make_unique<DeviceWrites>(*device_->writer()) : nullptr),
       parity_(Parity::of(context.codec.get(), *device_, options.segment)),
       traffic_(traffic),
-      core_(options_, seed),
+      core_(options_, seed, context.budgets->joint()),
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
       waker_(std::move(waker)) {
@@ -101,8 +101,7 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
   attached_[*id].secret = secret;
   attached_[*id].traffic = traffic_.open(channel.traffic_class, host.host(), far_end.rank);
   attached_[*id].dscp = static_cast<std::uint8_t>(std::max(channel.traffic_class, 0) & 0xfc);
-  ++communicators_[channel.comm_id];
-  if (channel.max_tolerance_ppm > 0) watch_tolerant(channel.comm_id);
+  join_communicator(channel);
   if (end == End::kSends) sends_.open(*id, host.host_number(), channel.job, options_.max_messages);
   return {};
 }
@@ -119,26 +118,6 @@ std::unique_ptr<const Options> Engine::connection_options(End end, const transpo
   const auto segment = segment_for(device_->capabilities(), sealing_ ? kSealBytes : 0);
   if (segment) options->segment = std::min(*segment, options->segment);
   return options;
-}
-
-// What may lose nothing though it was allowed to is to be told, once.
-void Engine::watch_tolerant(std::uint64_t communicator) {
-  constexpr std::uint32_t kMost = LedgerBook::Options{}.communicators;
-  tolerant_.insert(communicator);
-  if (tolerant_.size() <= kMost || std::exchange(told_of_tolerant_, true)) return;
-  context_.log.warn(fmt::format(
-      "mlt: more than {} communicators that may lose something are open on {}: what comes later loses nothing, "
-      "until some of them end",
-      kMost, name_));
-}
-
-// With its last connection its collectives are over: the core remembers a bounded number of communicators.
-void Engine::leave_communicator(std::uint64_t communicator) {
-  const auto found = communicators_.find(communicator);
-  if (--found->second > 0) return;
-  communicators_.erase(found);
-  tolerant_.erase(communicator);
-  core_.forget_communicator(communicator);
 }
 
 void Engine::close(ConnectionId id) {

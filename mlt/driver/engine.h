@@ -180,7 +180,7 @@ class Engine : private EngineLimits {
   std::unique_ptr<const Options> connection_options(End end, const transport::ChannelOptions& channel,
                                                     const FarEnd& far_end);
   bool may_send_parity(const Options& options, const FarEnd& far_end);
-  void watch_tolerant(std::uint64_t communicator);
+  void join_communicator(const transport::ChannelOptions& channel);
   void leave_communicator(std::uint64_t communicator);
   void check_some(TimePoint now);
   void fail_device(const Error& error);

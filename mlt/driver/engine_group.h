@@ -21,11 +21,11 @@ std::size_t most_engines(std::size_t wanted, std::size_t nics, std::size_t proce
 std::size_t usable_processors();
 
 // An engine is opened when it is first needed. The connections of one communicator share an engine: in most processes
-// one thread of NCCL moves them, and what the communicator may lose is counted there, over all its connections. Credit
-// for senders, and the budget of questions, are an engine's: a NIC gives as many times of both as it has engines in
-// use. Before NCCL 2.28 plugins cannot tell communicators apart, and all are one. With EngineMode::kThread connections
-// that lose nothing are spread one by one, since each engine has a thread there. Calls are made with the transport's
-// lock held. Outlives the engines that it gave.
+// one thread of NCCL moves them, and what the communicator may lose by this NIC is counted there, over all its
+// connections. Credit for senders, and the budget of questions, are an engine's: a NIC gives as many times of both as
+// it has engines in use. Before NCCL 2.28 plugins cannot tell communicators apart, and all are one. With
+// EngineMode::kThread connections that lose nothing are spread one by one, since each engine has a thread there. Calls
+// are made with the transport's lock held. Outlives the engines that it gave.
 class EngineGroup {
  public:
   using Open = std::function<Result<std::unique_ptr<Engine>>(transport::TrafficBook&)>;

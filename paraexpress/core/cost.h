@@ -3,8 +3,8 @@
 // The way up has as many steps as the highest tree; step h holds all messages from members of height h - 1. Its time is
 // that of the busiest NIC or uplink, plus a latency, plus what the busiest host spends on messages: sending hides
 // behind the wire, and so does receiving, unless many messages come to one host at once. A message's headers take their
-// time on the wire, where a narrow uplink carries those of a whole region. The way down is the same steps in reverse.
-// Cut into C chunks per shard, it takes the lesser of two times:
+// time on the wire, where a narrow uplink carries those of a whole region. The way down is the same steps in reverse; a
+// ring's, which goes onward, costs the same. Cut into C chunks per shard, it takes the lesser of two times:
 // - chunks in turn: one goes through all steps, the others follow at the pace of the busiest NIC, uplink or host (a
 //   chain, a server: each step leaves most of the network idle);
 // - step by step: in each step the chunks hide each other's latency (a ring: each step keeps the network busy).

@@ -45,6 +45,8 @@ std::string wrong_tree(const Forest& forest, const Shard& shard) {
   }
   std::vector<std::uint32_t> heights;
   if (leaves_first(shard, heights).size() != in_tree) return "has a circle";
+  const bool chain = std::ranges::all_of(counts, [](std::uint32_t count) { return count <= 1; });
+  if (shard.onward && !chain) return "goes onward and is no chain";
   return {};
 }
 
@@ -99,13 +101,27 @@ Role role_of(const Forest& forest, std::size_t shard, Member member) {
   Role role;
   if (tree.parent[member] == kNobody) return role;
   role.takes_part = true;
-  if (member != tree.root) role.parent = tree.parent[member];
+  const std::vector<Member> givers = givers_of(tree);
+  if (member != tree.root) role.parent = tree.parent[member], role.giver = givers[member];
   for (Member other = 0; other < forest.members(); ++other) {
     const bool child = other != member && tree.parent[other] == member;
     if (child) role.children.push_back(other);
     if (child || (other == member && forest.is_rank(member))) role.addends.push_back(other);
+    if (other != member && givers[other] == member) role.takers.push_back(other);
   }
   return role;
+}
+
+std::vector<Member> givers_of(const Shard& shard) {
+  std::vector<Member> givers = shard.parent;
+  if (!shard.onward) return givers;
+  // The leaf's is the root, all others' their child.
+  for (Member& giver : givers) giver = giver == kNobody ? kNobody : shard.root;
+  for (Member member = 0; member < shard.parent.size(); ++member) {
+    const Member parent = shard.parent[member];
+    if (parent != kNobody && parent != shard.root) givers[parent] = member;
+  }
+  return givers;
 }
 
 std::vector<Member> leaves_first(const Shard& shard, std::vector<std::uint32_t>& heights) {

@@ -1,6 +1,6 @@
 // A plan of an all-reduce: the buffer is cut into shards, and each shard has one rooted tree over the members. Sums
-// flow up the tree, the result flows down it. All plans are this, so that one engine, one cost model and one simulation
-// serve them all.
+// flow up the tree, the result flows down it, or on around a ring. All plans are this, so that one engine, one cost
+// model and one simulation serve them all.
 //
 // The order of the sum is fixed: a member adds the sums of its children and its own contribution by ascending member
 // number. So a plan gives the same bits in each run, and all plans of stars give those of the sum from rank 0 to the
@@ -23,6 +23,8 @@ struct Shard {
   Member root = kNobody;
   // By member; the root's is itself, that of a helper outside of this tree kNobody.
   std::vector<Member> parent{};
+  // Of a chain: the result goes on from the root to the leaf, and the way of the sums once more, in place of back.
+  bool onward = false;
 };
 
 struct Forest {
@@ -54,12 +56,15 @@ std::vector<ElementRange> element_ranges(const Forest& forest, std::uint64_t cou
 // What one member does in one shard.
 struct Role {
   bool takes_part = false;
-  Member parent = kNobody;  // kNobody at the root
-  std::vector<Member> children{};
+  Member parent = kNobody, giver = kNobody;  // of the result; kNobody at the root
+  std::vector<Member> children{}, takers{};  // who send their sums to it, and who get the result from it
   // Children, and the member itself where it is a rank, in the order in which they are added.
   std::vector<Member> addends{};
 };
 Role role_of(const Forest& forest, std::size_t shard, Member member);
+
+// From whom each member gets the result: the root's is itself, that of a helper outside of the tree kNobody.
+std::vector<Member> givers_of(const Shard& shard);
 
 // The members of a tree by their height, leaves (height 0) first, equals by number. `heights` gets each member's
 // height, 0 for those outside.

@@ -19,6 +19,10 @@ Seat seat_of(const Forest& forest, Member member) {
     mine.height = heights[member];
     if (mine.role.parent == kNobody) continue;
     mine.parent_height = heights[mine.role.parent];
+    if (forest.shards[i].onward) {
+      mine.depth = mine.height + 1;
+      continue;
+    }
     for (Member at = member; at != forest.shards[i].root; at = forest.shards[i].parent[at]) ++mine.depth;
   }
   return seat;
@@ -66,13 +70,15 @@ Program::Program(const Seat& seat, Collective collective, const std::vector<Elem
       first_place_.push_back(static_cast<std::uint32_t>(places_.size()));
       places_.resize(places_.size() + addends_[i].size());
       if (!made.summed) ++left_;
-      for (const Member child : mine.role.children) {
-        if (adds) enter(child, false, true, of, mine.height, cell);
-        if (gives) enter(child, true, false, of, mine.depth + 1, cell);
+      for (std::size_t at = 0; adds && at < mine.role.children.size(); ++at) {
+        enter(mine.role.children[at], false, true, of, mine.height, cell);
+      }
+      for (std::size_t at = 0; gives && at < mine.role.takers.size(); ++at) {
+        enter(mine.role.takers[at], true, false, of, mine.depth + 1, cell);
       }
       if (root) continue;
       if (adds) enter(mine.role.parent, true, true, of, mine.parent_height, cell);
-      if (gives) enter(mine.role.parent, false, false, of, mine.depth, cell);
+      if (gives) enter(mine.role.giver, false, false, of, mine.depth, cell);
     }
   }
   for (std::size_t link = 0; link < order.size(); ++link) {

@@ -1,11 +1,11 @@
 // What one member does in one operation, chunk by chunk: which messages it may send and receive, what it adds up when.
 //
 // Each shard is cut into chunks, and a chunk of a shard is a cell. In a cell sums flow up the shard's tree and the
-// result flows down; some collectives have one of the two ways only. Between two members there are up to four links: up
-// and down, to send and to receive. On a link messages go in one order that both ends know: by chunk, then by how high
-// (up) or how deep (down) the receiver is in its tree, then by shard. The first cell in that order that is not done
-// never waits for one behind it, so no window of receives, however short, can deadlock: a ring's links get their
-// messages in the ring's order.
+// result flows down, or onward; some collectives have one of the two ways only. Between two members there are up to
+// four links: up and down, to send and to receive. On a link messages go in one order that both ends know: by chunk,
+// then by how high (up) or how far from the root (down) the receiver is, then by shard. The first cell in that order
+// that is not done never waits for one behind it, so no window of receives, however short, can deadlock: a ring's links
+// get their messages in the ring's order.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Seat {
     Role role{};
     std::uint32_t height = 0;         // of this member
     std::uint32_t parent_height = 0;  // 0 at the root
-    std::uint32_t depth = 0;          // the root's is 0
+    std::uint32_t depth = 0;          // of the result's way: the root's is 0
   };
   Member member = kNobody;
   std::vector<InShard> shards{};

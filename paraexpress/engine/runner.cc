@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "paraexpress/engine/poll_pause.h"
+
 namespace clustar::paraexpress {
 namespace {
 
@@ -127,10 +129,10 @@ std::optional<Blame> Runner::rest(const Running& one) {
     if (idle > waits_.each || now > waits_.until) return stalled(one);
   }
   // A neighbour computes, perhaps on this core.
-  if (idle < std::chrono::microseconds(500)) {
-    std::this_thread::yield();
+  if (const auto pause = poll_pause(idle); pause.count() > 0) {
+    std::this_thread::sleep_for(pause);
   } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    std::this_thread::yield();
   }
   return std::nullopt;
 }

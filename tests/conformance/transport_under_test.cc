@@ -28,12 +28,12 @@ bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds lim
   return true;
 }
 
-Connection connect(Transport& from, Transport& to, const ChannelOptions& options) {
+Connection connect(Transport& from, Transport& to, const ChannelOptions& options, int device) {
   Connection connection;
-  auto listener = to.listen(0, options);
+  auto listener = to.listen(device, options);
   EXPECT_TRUE(listener) << listener.error().message;
   if (!listener) return connection;
-  auto pending = from.connect(0, (*listener)->handle(), options);
+  auto pending = from.connect(device, (*listener)->handle(), options);
   EXPECT_TRUE(pending) << pending.error().message;
   if (!pending) return connection;
   const bool connected = poll_until([&] {

@@ -46,8 +46,8 @@ struct Connection {
   std::unique_ptr<SendChannel> send;
   std::unique_ptr<RecvChannel> recv;
 };
-// `from` connects to `to`; they may be the same transport.
-Connection connect(Transport& from, Transport& to, const ChannelOptions& options = {});
+// `from` connects to `to`; they may be the same transport. `device`: of both.
+Connection connect(Transport& from, Transport& to, const ChannelOptions& options = {}, int device = 0);
 
 // `bytes` as memory of the kind under test; until a suite says otherwise that is host memory.
 gdr::MemoryRef memory_under_test(std::vector<std::byte>& bytes);

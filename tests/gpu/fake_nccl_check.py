@@ -46,6 +46,23 @@ def write_log(options, mode):
     for channel in range(2):
         print(f"host:1:1 [0] NCCL INFO Channel 0{channel}/0 : 0[0] -> 1[0] [send] via NET/{network}/0"
               f"{'/GDRDMA' if staged else ''}")
+    if os.environ.get("NCCL_COLLNET_ENABLE") == "1":
+        write_collnet(mode, staged)
+
+
+def write_collnet(mode, staged):
+    if mode == "collnet_absent":
+        return
+    if mode == "no_collnet":  # NCCL has no other algorithm for its all-reduce
+        print("host:1:1 [0] NCCL INFO NET/clustar: CollNet is not offered: eth0 reaches GPU memory")
+        sys.exit("nccl-check: all_reduce: internal error")
+    for kind in ("receive", "send"):
+        gpu = staged and not (mode == "collnet_half" and kind == "send")
+        print(f"host:1:1 [0] NCCL INFO CollNet 00/0 : 0 [{kind}] via COLLNET/clustar/0{'/GDRDMA' if gpu else ''}")
+    for size in (8, 64):
+        algorithm = "RING" if mode == "collnet_ring" and size == 8 else "COLLNET_CHAIN"
+        print(f"host:1:1 [0] NCCL INFO AllReduce: {size} Bytes -> Algo {algorithm} proto SIMPLE channel{{Lo..Hi}}={{0..1}}")
+    print("host:1:1 [0] NCCL INFO AllGather: 8 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}")
 
 
 def communicators(options):

@@ -48,12 +48,16 @@ class Case:
     gdr: bool = False        # NCCL must hand GPU memory to the plugin
     loss: float = None       # training steps: the fraction that may be missing; None = no such case
     torch: str = ""          # PyTorch trains instead of nccl-check: "exact" or "lossy"
+    collnet: str = ""        # all-reduces go by the plugin's collective network, from "host" or "gpu" memory
 
 
 RING_SIMPLE = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
 TWO_CHANNELS = {**RING_SIMPLE, "NCCL_MIN_NCHANNELS": "2"}
 DEFAULTS = {"NCCL_PROTO": "^LL128"}
 STAGED = {**RING_SIMPLE, "CLUSTAR_GDR": "staged", "NCCL_NET_GDR_LEVEL": "SYS"}
+# NCCL says with TUNING by which algorithm each collective went.
+COLLNET = {"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": "Ring;allreduce:CollNetChain", "NCCL_PROTO": "Simple",
+           "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,TUNING"}
 FEW = ("--iterations", "2")
 LOSING = {**TWO_CHANNELS, "CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_INJECT_FAULTS": "loss=0.02", "CLUSTAR_LOSS_WARMUP": "0"}
 TRAINING = {"profiled": True, "max_bytes": 4 << 20, "arguments": ("--train", "20")}
@@ -88,6 +92,11 @@ CASES = [
          gdr=True),
     Case("staged-flush", "the same as staged, with a flush before the GPU is told of data",
          {**STAGED, "NCCL_NET_FORCE_FLUSH": "1"}, gdr=True),
+    Case("collnet", "all-reduces by ParaExpress, as NCCL's collective network", COLLNET, ranks=3, max_bytes=16 << 20,
+         arguments=FEW, collnet="host"),
+    Case("collnet-gpu", "the same from GPU memory, which is copied to host memory and back",
+         {**COLLNET, "CLUSTAR_GDR": "staged", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1"}, ranks=3,
+         max_bytes=16 << 20, arguments=FEW, collnet="gpu"),
     Case("socket", "NCCL's own Socket transport, for comparison",
          {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}),
     Case("torch-socket", "PyTorch's DDP and FSDP over NCCL's own Socket, for comparison",

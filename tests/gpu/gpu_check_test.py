@@ -71,7 +71,7 @@ class GpuCheck(unittest.TestCase):
                                                          "bytes": 1 << 20, "count": 2 * 5 * 64})
         with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
             text = stream.read()
-        self.assertIn("**23 passed, 0 failed, 0 skipped**", text)
+        self.assertIn("**25 passed, 0 failed, 0 skipped**", text)
         self.assertIn("| all_reduce | 64 MiB | yes | 100 (1.000) |", text)
         self.assertIn("Using network CLUSTAR", text)
         with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
@@ -84,6 +84,21 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("20 steps, replicas bit-identical, and those of ddp and fsdp equal to those over NCCL's Socket; ddp 1.0000 to 0.5000", output)
         self.assertIn("14 B missing of 1400 B eligible (1.00 %)", output)
         self.assertIn("| torch-lossy | fsdp | 33.6 MB | 1.0000, 0.5000 | lossy | 30.0 |", text)
+
+    def test_all_reduces_must_go_by_the_collective_network(self):
+        for mode, case, why in (
+                ("no_collnet", "collnet", "rank 0 ended with status 1: CollNet is not offered: eth0 reaches GPU memory; see"),
+                ("collnet_absent", "collnet", "rank 0: NCCL connected no collective network: its log does not say why"),
+                ("collnet_ring", "collnet", "rank 0: NCCL's all-reduces went by {'RING': 1, 'COLLNET_CHAIN': 1}, not COLLNET_CHAIN"),
+                ("collnet_half", "collnet-gpu", "the ends in host memory are ['send'], in GPU memory ['receive']; wanted: both in gpu"),
+                ("host_memory", "collnet-gpu", "rank 1: the ends in host memory are ['receive', 'send'], in GPU memory []")):
+            status, output = self.run_check(mode, "--only", f"{case},ring-simple")
+            self.assertEqual(status, 1, output)
+            self.assertEqual(self.outcomes(), {"ring-simple": "passed", case: "failed"})
+            self.assertIn(why, output)
+        status, output = self.run_check("ok", "--only", "collnet,collnet-gpu")
+        self.assertEqual(status, 0, output)
+        self.assertIn("results bit-identical over CLUSTAR, 2 all-reduces of each rank by CollNet", output)
 
     def test_other_parameters_than_over_socket_fail(self):
         status, output = self.run_check("torch_other", "--only", "torch-socket,torch")

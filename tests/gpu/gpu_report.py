@@ -6,6 +6,7 @@ import json
 import os
 import re
 
+import gpu_collnet
 import gpu_gdr
 import gpu_loss
 import gpu_speed
@@ -51,6 +52,7 @@ def read_log(text):
             "tuner": first(r"TUNER/Plugin: Using (?:tuner plugin )?(\S+(?: \(v\d+\))?)"),
             # Of one direction at least; "GDRDMA(PCI)" on systems with C2C.
             "gpu_memory": "GDRDMA" in text,
+            "collnet": gpu_collnet.read(text),
             "channels": sorted(set(re.findall(r"via (NET/[^/\s]+)", text))),
             "evidence": unique[:EVIDENCE_LINES]}
 
@@ -98,6 +100,8 @@ def read_case(out, spec, earlier=()):
             "profilers": [log["profiler"] for log in logs], "tuners": [log["tuner"] for log in logs],
             "evidence": logs[0]["evidence"], "ranks_reported": sum(report is not None for report in reports)}
     case["gdr"] = spec.gdr
+    if spec.collnet:
+        case["collnet"] = [log["collnet"] for log in logs]
     case["ranks_with_gpu_memory"] = sum(log["gpu_memory"] for log in logs)
     merged = []
     if all(reports):
@@ -137,6 +141,8 @@ def judge_plugins(case, spec):
                 return f"rank {rank}: NCCL's log names {name or 'no plugin'} among its {kind}, not ours"
     if spec.trace and case["trace_deviation"]:
         return case["trace_deviation"]
+    if spec.collnet and (why := gpu_collnet.judge(case["collnet"], spec.collnet)):
+        return why
     if spec.loss is not None and case["loss_deviation"]:
         return case["loss_deviation"]
     if spec.torch and case["torch_deviation"]:
@@ -162,7 +168,8 @@ def judge(case, spec, network):
     # The rank that failed first, before the one that only waited for it.
     for rank, status in enumerate(statuses):
         if status not in (0, None):
-            return "failed", f"rank {rank} ended with status {status}; see its log in details.tar.gz"
+            said = case["collnet"][rank]["why_not"] if spec.collnet else ""
+            return "failed", f"rank {rank} ended with status {status}{': ' if said else ''}{said}; see its log in details.tar.gz"
     for rank, status in enumerate(statuses):
         if status is None:
             return "failed", f"rank {rank} did not end within the limit and was stopped; see its log in details.tar.gz"
@@ -188,6 +195,8 @@ def judge(case, spec, network):
     text = f"{len(case['collectives'])} results bit-identical over {case['networks'][0]}"
     if spec.trace:
         text += f", {case['identity']['identified']} of {case['identity']['sends']} sends identified"
+    if spec.collnet:
+        text += f", {case['collnet'][0]['all_reduces'].get(gpu_collnet.CHAIN, 0)} all-reduces of each rank by CollNet"
     return "passed", text
 
 
@@ -234,7 +243,7 @@ def markdown(document):
                      f"{case['description']}: {case['reason']} |")
 
     # Other ranks, sizes and communicators are no comparison.
-    timed = [case for case in cases if case.get("collectives") and case["ranks"] == 2 and
+    timed = [case for case in cases if case.get("collectives") and case["ranks"] == 2 and not case.get("collnet") and
              case.get("identity") is None and case.get("loss") is None]
     if timed:
         lines += ["", "## Time and bus bandwidth, float32", "",

@@ -41,7 +41,9 @@ inline Options as_for_a_kernel() {
 
 class Direct {
  public:
-  explicit Direct(const Options& given = opted_in()) : options(given), from(options, 1), to(options, 2) {
+  explicit Direct(const Options& given = opted_in(), const Endpoint::Joint& of_from = {},
+                  const Endpoint::Joint& of_to = {})
+      : options(given), from(options, 1, of_from), to(options, 2, of_to) {
     sender = from.open_sender(2, kSecret, now);
     receiver = to.open_receiver(1, kSecret, now);
   }

@@ -71,9 +71,12 @@ bool LossDecision::decide(ReceiveMessage& message, LedgerBook& ledgers) const {
   message.loss.decide_at = TimePoint::max();
   if (ends_by_time(message)) return true;
   const std::uint32_t others = others_missing(message);
-  const std::uint32_t allowed = tolerable(message, ledgers, others);
-  const bool enough = important_missing(message) == 0 && others <= allowed;
-  if (enough && ledgers.charge(collective_of(message.open), message.open.stage, message.missing_bytes())) return true;
+  std::uint32_t allowed = tolerable(message, ledgers, others);
+  if (important_missing(message) == 0 && others <= allowed) {
+    if (ledgers.charge(collective_of(message.open), message.open.stage, message.missing_bytes())) return true;
+    // Another NIC of the process has charged what was allowed.
+    allowed = std::min(tolerable(message, ledgers, others), others - 1);
+  }
   message.loss.decided = true;
   message.loss.allowed = allowed;
   return false;

@@ -31,7 +31,7 @@ bool LossAllowance::may_miss(SendMessage& message, const SentPacket& packet, Evi
   // would cost a round trip.
   const bool end = message.state == SendState::kSent;
   if (end || !budget_.allows(collective, open.stage, packet.bytes + reserve(in_flight))) return false;
-  (void)budget_.charge(collective, open.stage, packet.bytes);
+  if (!budget_.charge(collective, open.stage, packet.bytes)) return false;  // another NIC of the process was faster
   ++message.loss.tolerated;
   return true;
 }

@@ -34,6 +34,29 @@ TEST(Forest, says_what_is_wrong) {
   EXPECT_THAT(wrong([](Forest& f) { f.ranks = 0; }), HasSubstr("no rank"));
 }
 
+TEST(Forest, the_result_of_a_chain_may_go_onward) {
+  const Forest chain{4, 1, {{1, 0, {0, 0, 1, 2, kNobody}, true}}};
+  ASSERT_EQ(inconsistency(chain), "");
+  EXPECT_THAT(givers_of(chain.shards[0]), ElementsAre(0, 2, 3, 0, kNobody));
+  const Role leaf = role_of(chain, 0, 3), root = role_of(chain, 0, 0), last = role_of(chain, 0, 1);
+  EXPECT_EQ(leaf.parent, 2u);
+  EXPECT_EQ(leaf.giver, 0u);
+  EXPECT_THAT(leaf.takers, ElementsAre(2));
+  EXPECT_EQ(root.giver, kNobody);
+  EXPECT_THAT(root.children, ElementsAre(1));
+  EXPECT_THAT(root.takers, ElementsAre(3));
+  EXPECT_EQ(last.giver, 2u);
+  EXPECT_THAT(last.takers, ElementsAre());
+  EXPECT_THAT(givers_of(small().shards[0]), ElementsAre(2, 2, 3, 3)) << "the way back";
+  EXPECT_THAT(role_of(small(), 0, 2).takers, ElementsAre(0, 1));
+  Forest tree = small();
+  tree.shards[0].onward = true;
+  EXPECT_THAT(inconsistency(tree), HasSubstr("onward and is no chain"));
+  const Forest alone{1, 0, {{1, 0, {0}, true}}};
+  EXPECT_EQ(inconsistency(alone), "");
+  EXPECT_THAT(role_of(alone, 0, 0).takers, ElementsAre());
+}
+
 TEST(Forest, a_member_adds_by_ascending_number_with_itself_among_them) {
   const Forest forest{4, 1, {{1, 1, {1, 1, 1, 4, 1}}}};
   ASSERT_EQ(inconsistency(forest), "");

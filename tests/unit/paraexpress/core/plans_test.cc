@@ -39,8 +39,13 @@ std::vector<std::vector<int>> results(const Forest& forest, std::size_t shard) {
   }
   std::vector<std::vector<int>> got(members);
   got[forest.shards[shard].root] = sums[forest.shards[shard].root];
-  for (auto member = order.rbegin(); member != order.rend(); ++member) {
-    for (const Member child : role_of(forest, shard, *member).children) got[child] = got[*member];
+  std::vector<Member> have{forest.shards[shard].root};
+  for (std::size_t i = 0; i < have.size(); ++i) {
+    for (const Member taker : role_of(forest, shard, have[i]).takers) {
+      EXPECT_EQ(role_of(forest, shard, taker).giver, have[i]);
+      got[taker] = got[have[i]];
+      have.push_back(taker);
+    }
   }
   return got;
 }
@@ -165,6 +170,23 @@ TEST(Ring, crosses_each_uplink_once_in_the_order_of_regions) {
       if (group.region_of(parent) != group.region_of(member)) ++crossing[group.region_of(member)];
     }
     EXPECT_LE(*std::max_element(crossing.begin(), crossing.end()), 1);
+  }
+}
+
+// Of sums and of results, so that nobody's port has two senders.
+TEST(Ring, everybody_sends_to_one_and_receives_from_one) {
+  const Group group = some_group(9, 0, 4, 7);
+  const Forest forest = build(Plan::kRing, group);
+  for (Member member = 0; member < 9; ++member) {
+    std::set<Member> sends, receives;
+    for (std::size_t shard = 0; shard < forest.shards.size(); ++shard) {
+      const Role role = role_of(forest, shard, member);
+      sends.insert(role.takers.begin(), role.takers.end());
+      receives.insert(role.children.begin(), role.children.end());
+      if (role.parent != kNobody) sends.insert(role.parent), receives.insert(role.giver);
+    }
+    EXPECT_EQ(sends.size(), 1u);
+    EXPECT_EQ(receives.size(), 1u);
   }
 }
 
