@@ -13,7 +13,7 @@ namespace clustar::bench::cli {
 
 // --model, --image-size, --classes, --width-divisor.
 void add_model_options(CLI::App& command, trainer::TrainConfig& config);
-// What does not fit together of them and --data, as a message for people. Empty: all is well.
+// What does not fit together of them, as a message for people. Empty: all is well.
 std::string model_contradiction(const trainer::TrainConfig& config);
 
 }  // namespace clustar::bench::cli

@@ -76,6 +76,7 @@ class ErrorFeedback {
   Result<void> encode(std::span<const float> gradient, std::span<std::byte> blob);
 
   std::span<const float> residual() const { return residual_; }
+  std::span<float> residual() { return residual_; }  // for checkpoints
 
  private:
   const GradientCodec& codec_;

@@ -29,6 +29,8 @@ class EncodedBucket {
   // For the all-gather: the own blob, and room for those of all ranks, one after the other.
   std::span<std::byte> own() { return own_; }
   std::span<std::byte> all() { return all_; }
+  // What the codec left out so far, as the gradients lie.
+  std::span<float> residual() { return feedback_.residual(); }
 
  private:
   std::unique_ptr<GradientCodec> codec_;

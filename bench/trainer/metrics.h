@@ -20,8 +20,9 @@ namespace clustar::bench::trainer {
 
 // Sums over all steps on one rank. Plain data: it travels over the bootstrap as it is.
 struct RankTotals {
-  double train_s = 0;    // steps only: no evaluation, no replica check, no loading
-  double compute_s = 0;  // batch assembly, forward, backward, update
+  double train_s = 0;    // steps only: no evaluation, no replica check, no reading of data sets into memory
+  double compute_s = 0;  // batches, forward, backward, update
+  double load_s = 0;     // of compute_s: steps waited for their batches
   double exposed_comm_s = 0;
   double total_comm_s = 0;     // exposed + hidden
   double front_wait_s = 0;     // of exposed_comm_s: before the next forward pass could begin
@@ -68,6 +69,7 @@ struct TrainReport {
   std::vector<RankTotals> ranks;
   std::optional<bool> replicas_identical;  // nothing: was not checked
   bool target_reached = false;
+  int first_epoch = 0;  // epochs that a checkpoint had: those above are after them
   std::uint64_t parameters_digest = 0;
   std::string failure;  // empty: all went well
 };
@@ -99,6 +101,10 @@ struct RunInfo {
   PsInfo ps;      // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
   std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
+  std::size_t damaged_files = 0;   // left out
+  std::string first_damaged;       // what was wrong with the first
+  std::uint64_t checkpoints = 0;   // written
+  double checkpoint_s = 0;
   std::size_t train_examples = 0;
   std::size_t held_out_examples = 0;
   std::string plugin_path;  // empty: one rank, no transport
@@ -128,9 +134,11 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
 // `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for a tolerant run,
 // where `images` and the loss are of what was computed in time, and the contributions those that were given and not in
-// their own step's sums. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
-// each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls. Other seconds are
-// means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// their own step's sums. `slow` is {rank: factor}. `damaged_files` is
+// {count, first} or null; `checkpoint` {file, written, seconds} or null; `resumed` {file, epochs} or null, and with it
+// all that counts or lists steps and epochs begins after those. `curve`, `accuracy_curve` ([step, training seconds,
+// accuracy] after each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the rank that calls.
+// Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

@@ -17,6 +17,8 @@ class Sgd {
   }
   // The same for `count` elements from `first` on only. Each element once a step, in whatever order.
   void step(std::span<float> parameters, std::span<const float> gradients, std::size_t first, std::size_t count);
+  // Of each element, for checkpoints.
+  std::span<float> velocity() { return velocity_; }
 
  private:
   float rate_;

@@ -41,7 +41,7 @@ std::uint64_t draws_of(std::uint64_t seed, int rank) {
 Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
                  const Split& split, Links links, ProgressSink progress)
     : config_(config),
-      dataset_(dataset),
+      model_(model),
       split_(split),
       links_(links),
       progress_(std::move(progress)),
@@ -50,6 +50,7 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       evaluation_batch_(evaluation_batch(model.graph, largest_share(config.batch, links.size()))),
       parameters_(plan.elements),
       gradients_(plan.elements),
+      loader_(dataset, config.prefetch),
       math_(graph::make_cpu_math()),
       network_(model.graph, *math_, plan.tensor_offset,
                std::max(evaluation_batch_, largest_share(config.batch, links.size())),
@@ -65,11 +66,17 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
   if (slow != config.slow.end()) slow_ = slow->second;
 }
 
-Result<TrainReport> Trainer::run() {
+Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   if (links_.bootstrap != nullptr && config_.check_equal != CheckEqual::kOff) report_.replicas_identical = true;
   if (links_.bootstrap == nullptr) report_.replicas_identical = true;
-  for (int epoch = 0; epoch < config_.epochs && !is_over(); ++epoch) {
+  const auto first = checkpoints != nullptr ? resume(*checkpoints) : Result<int>(0);
+  if (!first) return tl::unexpected(first.error());
+  report_.first_epoch = *first;
+  for (int epoch = *first; epoch < config_.epochs && !is_over(); ++epoch) {
     if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
+    if (checkpoints == nullptr || !report_.failure.empty()) continue;
+    if (!checkpoints->is_due(epoch + 1, epoch + 1 == config_.epochs || is_over())) continue;
+    if (auto ok = save(*checkpoints, epoch + 1); !ok) return tl::unexpected(ok.error());
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   report_.parameters_digest = digest(std::as_bytes(std::span(parameters_)));
@@ -86,6 +93,48 @@ Result<TrainReport> Trainer::run() {
   return std::move(report_);
 }
 
+TrainingState Trainer::training_state(std::span<float> network_state) {
+  TrainingState state{.epochs = 0, .passes = network_.passes(), .shared = {{"network", network_state}}, .own = {}};
+  const std::vector<graph::TensorSpec> tensors = model_.tensors();
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const Bucket& bucket = plan_.buckets[b];
+    const std::span<float> residual = reducer_.residual(b);
+    for (const std::size_t tensor : bucket.tensors) {
+      const auto& [name, elements, columns] = tensors[tensor];
+      const std::size_t at = plan_.tensor_offset[tensor];
+      const auto add = [&](std::vector<TrainingState::Array>& arrays, const char* what, std::span<float> values) {
+        if (!values.empty()) arrays.push_back({fmt::format("{} of {}", what, name), values});
+      };
+      add(state.shared, "parameters", std::span(parameters_).subspan(at, elements));
+      add(state.shared, "velocity", sgd_.velocity().subspan(at, elements));
+      if (!residual.empty()) add(state.own, "residual", residual.subspan(at - bucket.offset, elements));
+      if (!reducer_.lost().empty()) add(state.own, "lost", reducer_.lost().subspan(at, elements));
+    }
+  }
+  return state;
+}
+
+Result<int> Trainer::resume(Checkpoints& checkpoints) {
+  if (config_.checkpoint.resume.empty()) return 0;
+  std::vector<float> network_state(network_.state_size());
+  TrainingState state = training_state(network_state);
+  if (auto ok = checkpoints.load(state); !ok) return tl::unexpected(ok.error());
+  network_.set_state(network_state);
+  network_.set_passes(state.passes);
+  if (state.epochs < config_.epochs) return state.epochs;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("checkpoint '{}' is of the end of epoch {}; allowed: --epochs above that",
+                          config_.checkpoint.resume, state.epochs));
+}
+
+// After an evaluation, which gives all ranks the same running statistics.
+Result<void> Trainer::save(Checkpoints& checkpoints, int epochs) {
+  std::vector<float> network_state = network_.state();
+  TrainingState state = training_state(network_state);
+  state.epochs = epochs;
+  return checkpoints.save(state);
+}
+
 // Of both collectives, as far as they tell.
 Traffic Trainer::traffic() const {
   Traffic sum = links_.collective->traffic().value_or(Traffic{});
@@ -99,8 +148,21 @@ double Trainer::images_per_second() const {
   return totals_.train_s > 0 ? static_cast<double>(report_.images) / totals_.train_s : 0;
 }
 
+// This rank's shares of an epoch's steps, and then of its evaluation.
+void Trainer::expect_batches(std::span<const std::uint32_t> order) {
+  const auto batch = static_cast<std::size_t>(config_.batch);
+  for (std::size_t at = 0; at < order.size(); at += batch) {
+    loader_.expect(share(order.subspan(at, std::min(batch, order.size() - at)), links_.rank(), links_.size()));
+  }
+  const std::span<const std::uint32_t> held_out = share(split_.held_out, links_.rank(), links_.size());
+  for (std::size_t at = 0; at < held_out.size(); at += evaluation_batch_) {
+    loader_.expect(held_out.subspan(at, std::min(evaluation_batch_, held_out.size() - at)));
+  }
+}
+
 Result<void> Trainer::run_epoch(int epoch) {
   const std::vector<std::uint32_t> order = epoch_order(split_, config_.seed, epoch);
+  expect_batches(order);
   const auto batch = static_cast<std::size_t>(config_.batch);
   const double train_s_before = totals_.train_s;
   Progress progress{.epoch = epoch + 1, .epochs = config_.epochs, .steps = (order.size() + batch - 1) / batch};
@@ -147,13 +209,19 @@ void Trainer::extend_curve(double loss, std::size_t steps_of_epoch) {
 // arrive while this one's first layers compute.
 Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   const auto mine = share(global_batch, links_.rank(), links_.size());
-  if (links_.collective != nullptr && !links_.collective->begin_step()) return skip_step(mine.size());
+  if (links_.collective != nullptr && !links_.collective->begin_step()) {
+    loader_.skip();
+    return skip_step(mine.size());
+  }
   const Clock::time_point begin = Clock::now();
   slow_down();
+  const double waited_s = loader_.waited_s();
+  const auto batch = loader_.next();
+  if (!batch) return tl::unexpected(batch.error());
+  totals_.load_s += loader_.waited_s() - waited_s;
   const Clock::time_point computes = Clock::now();
-  gather(dataset_, mine, batch_);
   const std::span<const float> outputs =
-      network_.forward(parameters_.data(), batch_.x.data(), mine.size(),
+      network_.forward(parameters_.data(), (*batch)->x.data(), mine.size(),
                        [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
   const double forward_s = seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
@@ -161,7 +229,7 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   step_times_ = {.begin = begin, .backward = Clock::now()};
   output_gradient_.resize(outputs.size());
   const auto scale = static_cast<float>(1 / (static_cast<double>(global_batch.size()) * predictions_));
-  const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_, scale, output_gradient_);
+  const LossSum loss = softmax_cross_entropy(outputs, (*batch)->labels, classes_, scale, output_gradient_);
   network_.backward(parameters_.data(), output_gradient_, gradients_.data(),
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
   step_times_.backward_end = Clock::now();
@@ -269,9 +337,10 @@ Result<Trainer::Evaluation> Trainer::evaluate() {
   LossSum sum;
   while (!mine.empty()) {
     const std::size_t size = std::min(evaluation_batch_, mine.size());
-    gather(dataset_, mine.first(size), batch_);
-    const LossSum part = softmax_cross_entropy(network_.evaluate(parameters_.data(), batch_.x.data(), size),
-                                               batch_.labels, classes_, 1.0f, {});
+    const auto batch = loader_.next();
+    if (!batch) return tl::unexpected(batch.error());
+    const LossSum part = softmax_cross_entropy(network_.evaluate(parameters_.data(), (*batch)->x.data(), size),
+                                               (*batch)->labels, classes_, 1.0f, {});
     sum.loss += part.loss;
     sum.correct += part.correct;
     mine = mine.subspan(size);

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
+#include "bench/trainer/checkpoint/checkpoints.h"
 #include "bench/trainer/collective.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/data/dataset.h"
+#include "bench/trainer/data/loader.h"
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/network.h"
 #include "bench/trainer/loss_meter.h"
@@ -57,10 +59,10 @@ class Trainer {
   Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
           const Split& split, Links links, ProgressSink progress);
 
-  // Once. A failed transfer or a lost rank is an error; replicas that differ, a loss that is not finite and more
-  // missing bytes than allowed end the run with report.failure, because then all ranks know and the measurements are
-  // worth keeping.
-  Result<TrainReport> run();
+  // Once. `checkpoints`: null: none are read or written. A failed transfer or a lost rank is an error; replicas that
+  // differ, a loss that is not finite and more missing bytes than allowed end the run with report.failure, because then
+  // all ranks know and the measurements are worth keeping.
+  Result<TrainReport> run(Checkpoints* checkpoints = nullptr);
 
   // In the layout of the bucket plan.
   std::span<const float> parameters() const { return parameters_; }
@@ -72,6 +74,12 @@ class Trainer {
     double loss = 0;
     double accuracy = 0;
   };
+  // The run's epochs that are over: what it continues.
+  Result<int> resume(Checkpoints& checkpoints);
+  Result<void> save(Checkpoints& checkpoints, int epochs);
+  // `network_state` is what is to become the network's, or was.
+  TrainingState training_state(std::span<float> network_state);
+  void expect_batches(std::span<const std::uint32_t> order);
   Result<void> run_epoch(int epoch);
   // Of the examples of this rank's share.
   struct ShareLoss {
@@ -97,7 +105,7 @@ class Trainer {
   double images_per_second() const;
 
   const TrainConfig& config_;
-  const Dataset& dataset_;
+  const Model& model_;
   const Split& split_;
   Links links_;
   ProgressSink progress_;
@@ -107,7 +115,7 @@ class Trainer {
   std::vector<float> parameters_;
   std::vector<float> gradients_;
   std::vector<float> output_gradient_;
-  Batch batch_;
+  Loader loader_;
   std::unique_ptr<graph::DeviceMath> math_;
   graph::Network network_;
   GradientReducer reducer_;

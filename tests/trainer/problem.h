@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/trainer/checkpoint/checkpoints.h"
+#include "bench/trainer/checkpoint/run_identity.h"
 #include "bench/trainer/compute_thread.h"
 #include "bench/trainer/data/digits.h"
 #include "bench/trainer/trainer.h"
@@ -37,7 +39,8 @@ struct Problem {
     const ComputeThread compute;  // as a rank does: oneDNN's idle threads would spin beside other tests
     Trainer trainer(config, model, plan, dataset, split, links, progress);
     RankOutcome outcome;
-    outcome.report = trainer.run();
+    Checkpoints checkpoints(config.checkpoint, run_identity(config, links.size(), 1, dataset), links.bootstrap);
+    outcome.report = trainer.run(&checkpoints);
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
     outcome.state = trainer.state();
     return outcome;
