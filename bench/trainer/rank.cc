@@ -350,7 +350,9 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
                    transport.front.get()},
                   progress);
-  Checkpoints checkpoints(config.checkpoint, run_identity(config, options.size, options.channels, *dataset),
+  const bool keeps = !config.checkpoint.file.empty() || !config.checkpoint.resume.empty();
+  Checkpoints checkpoints(config.checkpoint,
+                          keeps ? run_identity(config, options.size, options.channels, *dataset) : Facts{},
                           transport.bootstrap.get());
   auto report = trainer.run(&checkpoints);
   info.checkpoints = checkpoints.saved();

@@ -52,7 +52,7 @@ using ProgressSink = std::function<void(const Progress&)>;
 
 // Every global batch of a seeded epoch order is split over the ranks into shares that differ by at most one example,
 // each weighted by 1 / global batch, so the sum of the ranks' gradients is the gradient of the joint batch exactly,
-// whatever divides what. Uses the calling thread only.
+// whatever divides what. Computes on the calling thread; a thread of the loader's prepares batches.
 class Trainer {
  public:
   // All arguments must outlive the trainer; `split` is of `dataset`, whose images fit `model`.

@@ -1,6 +1,7 @@
 #include "bench/trainer/data/square.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace clustar::bench::trainer {
 namespace {
