@@ -26,9 +26,8 @@ void add_data_options(CLI::App& command, trainer::TrainConfig& config) {
   command
       .add_option("--prefetch", config.prefetch,
                   "Batches that a thread of each rank prepares ahead of the steps; 0: none, steps prepare theirs. The "
-                  "bits are the same")
-      ->check(CLI::Range(std::size_t{0}, trainer::kMaxPrefetch))
-      ->capture_default_str();
+                  "bits are the same [2 where images are decoded or resampled, otherwise 0]")
+      ->check(CLI::Range(std::size_t{0}, trainer::kMaxPrefetch));
 }
 
 void add_checkpoint_options(CLI::App& command, trainer::TrainConfig& config) {

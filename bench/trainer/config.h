@@ -60,7 +60,7 @@ struct TrainConfig {
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // what load() takes; empty = generated
   bool skip_damaged = false;              // images of a folder that cannot be decoded are left out
-  std::size_t prefetch = kDefaultPrefetch;
+  std::optional<std::size_t> prefetch{};  // of Loader; nothing: usual_prefetch()
   CheckpointOptions checkpoint{};
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.
   std::string inject_faults;

@@ -156,7 +156,6 @@ json config_json(const TrainConfig& config) {
           {"no_communication", config.no_communication},
           {"overlap_forward", config.overlap_forward},
           {"front_buckets", config.front_buckets},
-          {"prefetch", config.prefetch},
           {"codec", codec_json(config.codec)},
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
@@ -319,6 +318,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["damaged_files"] = damaged_json(info);
   results["checkpoint"] = checkpoint_json(config.checkpoint, info);
   results["resumed"] = resumed_json(config.checkpoint, report);
+  results["prefetch"] = report.prefetch;
   results["gemm"] = graph::cpu_math_name();
   results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;

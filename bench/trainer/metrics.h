@@ -69,7 +69,8 @@ struct TrainReport {
   std::vector<RankTotals> ranks;
   std::optional<bool> replicas_identical;  // nothing: was not checked
   bool target_reached = false;
-  int first_epoch = 0;  // epochs that a checkpoint had: those above are after them
+  std::size_t prefetch = 0;  // of the loader
+  int first_epoch = 0;       // epochs that a checkpoint had: those above are after them
   std::uint64_t parameters_digest = 0;
   std::string failure;  // empty: all went well
 };

@@ -50,7 +50,7 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       evaluation_batch_(evaluation_batch(model.graph, largest_share(config.batch, links.size()))),
       parameters_(plan.elements),
       gradients_(plan.elements),
-      loader_(dataset, config.prefetch),
+      loader_(dataset, config.prefetch.value_or(usual_prefetch(dataset))),
       math_(graph::make_cpu_math()),
       network_(model.graph, *math_, plan.tensor_offset,
                std::max(evaluation_batch_, largest_share(config.batch, links.size())),
@@ -72,6 +72,7 @@ Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   const auto first = checkpoints != nullptr ? resume(*checkpoints) : Result<int>(0);
   if (!first) return tl::unexpected(first.error());
   report_.first_epoch = *first;
+  report_.prefetch = loader_.prefetch();
   for (int epoch = *first; epoch < config_.epochs && !is_over(); ++epoch) {
     if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
     if (checkpoints == nullptr || !report_.failure.empty()) continue;

@@ -207,10 +207,10 @@ TEST_F(Resume, WithBatchNorm) { expect_continuation(small_images("resnet50", 32)
 
 TEST_F(Resume, WithDropout) { expect_continuation(small_images("alexnet", 64)); }
 
-TEST_F(Resume, WithOverlapAndWithoutPrefetch) {
+TEST_F(Resume, WithOverlapAndPrefetch) {
   Problem problem("mlp");
   problem.config.overlap_forward = true;
-  problem.config.prefetch = 0;
+  problem.config.prefetch = 3;
   expect_continuation(problem);
 }
 

@@ -59,7 +59,7 @@ TEST(TrainData, AFolderOfImagesHasTheSameBitsWithAndWithoutPrefetch) {
   const json ahead = results_of(run);
   const json inlined = results_of(plus(run, {"--prefetch", "0"}));
   EXPECT_EQ(ahead.at("parameters_digest"), inlined.at("parameters_digest"));
-  EXPECT_EQ(ahead.at("config").at("prefetch"), 2);
+  EXPECT_EQ(ahead.at("prefetch"), 2);
   EXPECT_GT(inlined.at("load_s"), 0);
   EXPECT_EQ(inlined.at("per_rank").at(1).at("load_s").get<double>() > 0, true);
 }

@@ -7,6 +7,10 @@
 
 namespace clustar::bench::trainer {
 
+std::size_t usual_prefetch(const Dataset& dataset) {
+  return dataset.files.empty() && dataset.stored_side == 0 ? 0 : kDefaultPrefetch;
+}
+
 Loader::Loader(const Dataset& dataset, std::size_t prefetch) : dataset_(dataset), prefetch_(prefetch) {
   if (prefetch > 0) thread_ = std::thread([this] { prepare_ahead(); });
 }

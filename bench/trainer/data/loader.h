@@ -18,6 +18,10 @@ namespace clustar::bench::trainer {
 inline constexpr std::size_t kDefaultPrefetch = 2;
 inline constexpr std::size_t kMaxPrefetch = 1024;
 
+// kDefaultPrefetch where images are decoded or resampled. What is in memory as it is needed takes less time than waking
+// a thread, which besides would take a processor from other ranks.
+std::size_t usual_prefetch(const Dataset& dataset);
+
 // A queue of what is expected, and a thread that prepares the next batches of it, at most `prefetch` of them beside the
 // one in use. Without prefetch there is no thread, and next() prepares: the same batches, with the same bits.
 // Thread rule: one caller; the thread is the loader's own, and touches nothing but the data set and the queue.
@@ -36,6 +40,7 @@ class Loader {
   Result<const Batch*> next();
   // Drops the next expected batch.
   void skip();
+  std::size_t prefetch() const { return prefetch_; }
   double waited_s() const { return waited_s_; }  // in next(), over all calls
 
  private:
