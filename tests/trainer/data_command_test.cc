@@ -54,8 +54,8 @@ TEST(TrainData, CifarAndText) {
 TEST(TrainData, AFolderOfImagesHasTheSameBitsWithAndWithoutPrefetch) {
   const Folder folder;
   make_photos(folder);
-  const Words run = small_resnet({"--classes", "2", "--data", folder.path(), "--ranks", "2", "--collective",
-                                  "paraexpress", "--plan", "ring", "--epochs", "2"});
+  const Words run = small_resnet(
+      {"--classes", "2", "--data", folder.path(), "--ranks", "2", "--collective", "paraexpress", "--plan", "ring"});
   const json ahead = results_of(run);
   const json inlined = results_of(plus(run, {"--prefetch", "0"}));
   EXPECT_EQ(ahead.at("parameters_digest"), inlined.at("parameters_digest"));
@@ -97,8 +97,8 @@ TEST(TrainCheckpoint, ARunThatWasKilledGoesOnAsIfItHadNotBeen) {
                   "paraexpress", "--plan",  "ring",      "--epochs",   "5"};
   const json whole = results_of(run);
   {
-    Command killed(plus(run, {"--checkpoint", file, "--no-progress", "--slow", "1=30"}));
-    ASSERT_TRUE(killed.wait_for_error_text("epoch   3/5"));
+    Command killed(plus(run, {"--checkpoint", file, "--no-progress", "--slow", "1=8"}));
+    ASSERT_TRUE(killed.wait_for_error_text("epoch   2/5"));
     kill(killed.pid(), SIGKILL);
     killed.wait();
   }
@@ -107,7 +107,7 @@ TEST(TrainCheckpoint, ARunThatWasKilledGoesOnAsIfItHadNotBeen) {
   EXPECT_EQ(rest.at("parameters_digest"), whole.at("parameters_digest"));
   EXPECT_EQ(rest.at("accuracy"), whole.at("accuracy"));
   const int before = rest.at("resumed").at("epochs");
-  EXPECT_GE(before, 2);
+  EXPECT_GE(before, 1);
   EXPECT_EQ(rest.at("per_epoch").at("loss").size() + static_cast<std::size_t>(before), 5u);
   const Outcome other = run_clustar(plus(run, {"--resume", file, "--momentum", "0.8"}));
   EXPECT_EQ(other.status, 1);
