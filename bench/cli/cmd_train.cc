@@ -6,7 +6,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "bench/cli/collective_options.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/compute_options.h"
+#include "bench/cli/data_options.h"
 #include "bench/cli/loss_options.h"
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
@@ -72,7 +72,6 @@ struct Options {
   CLI::Option* size_given = nullptr;
   CLI::Option* root_given = nullptr;
   CLI::Option* target_given = nullptr;
-  CLI::Option* examples_given = nullptr;
   CLI::Option* check_given = nullptr;
   CLI::Option* loss_given = nullptr;
 
@@ -254,13 +253,7 @@ std::string contradiction(const Options& options) {
                        ranks, ranks);
   }
   if (const std::string wrong = model_contradiction(options.config); !wrong.empty()) return wrong;
-  if (!options.config.data.empty() && options.examples_given->count() > 0) {
-    return "--examples is for generated data; without --data only";
-  }
-  std::error_code error;
-  if (!options.config.data.empty() && !std::filesystem::exists(options.config.data, error)) {
-    return fmt::format("--data: there is no file or directory '{}'", options.config.data);
-  }
+  if (const std::string wrong = data_contradiction(*options.command, options.config); !wrong.empty()) return wrong;
   if (options.config.no_communication && options.check_given->count() > 0 &&
       options.config.check_equal != trainer::CheckEqual::kOff) {
     return "--no-communication lets the replicas drift apart, so they cannot be compared; leave --check-equal out";
@@ -273,6 +266,9 @@ std::string contradiction(const Options& options) {
   }
   if (!options.config.slow.empty() && options.config.slow.rbegin()->first >= ranks) {
     return fmt::format("--slow: there is no rank {}; allowed: 0 to {}", options.config.slow.rbegin()->first, ranks - 1);
+  }
+  if (const std::string wrong = checkpoint_contradiction(*options.command, options.config); !wrong.empty()) {
+    return wrong;
   }
   if (const std::string wrong = codec_contradiction(*options.command, options.config); !wrong.empty()) return wrong;
   if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
@@ -381,14 +377,7 @@ void add_training_options(CLI::App& command, Options& options) {
       ->capture_default_str();
   command.add_option("--seed", options.config.seed, "Seed of initial weights, data split, order and generated data")
       ->capture_default_str();
-  command.add_option("--data", options.config.data,
-                     "Directory with an IDX data set (MNIST's files, plain or .gz; of several, t10k comes first), or "
-                     "its images file, for models of digits; without it, examples are generated");
-  options.examples_given =
-      command
-          .add_option("--examples", options.config.generated,
-                      "How many examples to generate when there is no --data [10000 digits, 1000 images, 2000 texts]")
-          ->check(CLI::Range(5, 1'000'000));
+  add_data_options(command, options.config);
   options.target_given = command
                              .add_option("--target-accuracy", options.target_accuracy,
                                          "Stop after the first epoch with this held-out accuracy (0 to 1)")
@@ -462,6 +451,7 @@ void add_train(CLI::App& app, int& status) {
   add_training_options(command, *options);
   add_replay_options(command, options->compute);
   add_record_option(command, options->compute);
+  add_checkpoint_options(command, options->config);
   add_transport_options(command, *options);
   add_codec_options(command, options->config.codec);
   add_rank_options(command, *options);
@@ -478,6 +468,8 @@ void add_train(CLI::App& app, int& status) {
       "Example: clustar train --model mlp --ranks 4 --json result.json\n"
       "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01\n"
       "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02\n"
+      "By folders of images: clustar train --model resnet50 --image-size 64 --classes 10 --data photos --epochs 90\n"
+      "  --checkpoint run.ckpt, and after an interrupt the same with --resume run.ckpt\n"
       "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring\n"
       "Without waiting for a slow rank: clustar train --ranks 4 --collective paraexpress --tolerant q=3,deadline=5ms\n"
       "By a parameter server as of 2018, a baseline: clustar train --ranks 4 --collective ps\n"

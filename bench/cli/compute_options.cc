@@ -19,6 +19,9 @@ std::string replay_contradiction(const trainer::TrainConfig& config) {
   if (!config.record_compute.empty()) return "--record-compute is of a run that computes, not of a replay";
   if (!config.data.empty()) return "--data: a replay reads none; leave it out";
   if (config.target_accuracy) return "--target-accuracy: a replay learns nothing";
+  if (!config.checkpoint.file.empty() || !config.checkpoint.resume.empty()) {
+    return "--checkpoint and --resume: a replay learns nothing";
+  }
   if (config.codec.codec != trainer::Codec::kNone && config.compute.byte_scale != 1) {
     return "--byte-scale cuts tensors, which --codec takes as matrices; allowed: one of them";
   }

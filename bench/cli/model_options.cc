@@ -42,11 +42,7 @@ CLI::Option* add_model_options(CLI::App& command, trainer::TrainConfig& config, 
 
 std::string model_contradiction(const trainer::TrainConfig& config) {
   const auto model = trainer::make_model(config.model, config.model_options);
-  if (!model) return "--model: " + model.error().message;
-  const bool digits = model->data == trainer::DataKind::kDigits;
-  return digits || config.data.empty()
-             ? std::string()
-             : "--data is for models of digits; " + config.model + " takes generated data only";
+  return model ? std::string() : "--model: " + model.error().message;
 }
 
 }  // namespace clustar::bench::cli

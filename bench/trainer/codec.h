@@ -75,7 +75,8 @@ class ErrorFeedback {
   // Encodes gradient + residual; the residual becomes what the blob lacks of that sum. After an error it is unchanged.
   Result<void> encode(std::span<const float> gradient, std::span<std::byte> blob);
 
-  std::span<float> residual() { return residual_; }
+  std::span<const float> residual() const { return residual_; }
+  std::span<float> residual() { return residual_; }  // for checkpoints
 
  private:
   const GradientCodec& codec_;

@@ -11,7 +11,7 @@
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
 #include "bench/trainer/compute/options.h"
-#include "bench/trainer/data/digits.h"
+#include "bench/trainer/data/loader.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/paraexpress_options.h"
@@ -24,6 +24,14 @@ namespace clustar::bench::trainer {
 // Of the first step. kOne: a single bucket, as DDP has it without find_unused_parameters.
 enum class InitialBuckets : std::uint8_t { kCaps, kOne };
 enum class CheckEqual : std::uint8_t { kEvery, kEpoch, kOff };  // after which steps replicas are compared
+
+// Not with tolerance, whose engines keep what is late, nor with no_communication, where every rank has parameters of
+// its own.
+struct CheckpointOptions {
+  std::string file{};    // written; empty: none is
+  int every = 1;         // epochs, and after the last
+  std::string resume{};  // read; empty: none is
+};
 
 struct TrainConfig {
   std::string model = "mlp";
@@ -66,15 +74,17 @@ struct TrainConfig {
   // So many times as long as it needs to compute a step, by rank: the rest it sleeps, as a slower machine would take.
   std::map<int, double> slow{};
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
-  std::string data;                       // directory or images file, for models of digits; empty = generated
+  std::string data;                       // what load() takes; empty = generated
+  bool skip_damaged = false;              // images of a folder that cannot be decoded are left out
+  std::optional<std::size_t> prefetch{};  // of Loader; nothing: usual_prefetch()
+  CheckpointOptions checkpoint{};
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.
   std::string inject_faults;
   double inject_loss = 0;
   // What the environment lets the plugin lose of the bytes that are eligible on each rank: parts per million. More is a
   // failure of the run. 0: nothing.
   std::uint32_t loss_bound_ppm = 0;
-  // How many examples, when `data` is empty; 0: as many as fit the kind (kDefaultDigits, kDefaultImages,
-  // kDefaultTexts).
+  // How many examples, when `data` is empty; 0: as many as are usual for the kind.
   std::size_t generated = 0;
 };
 

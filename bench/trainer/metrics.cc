@@ -80,6 +80,7 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"exposed_comm_s", rank.exposed_comm_s},
                    {"hidden_comm_s", hidden(rank)},
                    {"front_wait_s", rank.front_wait_s},
+                   {"load_s", rank.load_s},
                    {"codec_s", rank.codec_s},
                    {"check_s", rank.check_s},
                    {"evaluate_s", rank.evaluate_s},
@@ -165,6 +166,21 @@ json config_json(const TrainConfig& config) {
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
 
+json damaged_json(const RunInfo& info) {
+  if (info.damaged_files == 0) return nullptr;
+  return {{"count", info.damaged_files}, {"first", info.first_damaged}};
+}
+
+json checkpoint_json(const CheckpointOptions& options, const RunInfo& info) {
+  if (options.file.empty()) return nullptr;
+  return {{"file", options.file}, {"written", info.checkpoints}, {"seconds", info.checkpoint_s}};
+}
+
+json resumed_json(const CheckpointOptions& options, const TrainReport& report) {
+  if (options.resume.empty()) return nullptr;
+  return {{"file", options.resume}, {"epochs", report.first_epoch}};
+}
+
 json nccl_json(const TrainConfig& config, const NcclInfo& info) {
   if (config.collective != CollectiveKind::kNccl || info.library.empty()) return nullptr;
   return {{"library", info.library}, {"version", info.version}, {"device", info.device}, {"emulated", info.emulated}};
@@ -236,6 +252,7 @@ void add_totals(const TrainReport& report, json& results) {
                   {"exposed_comm_s", exposed_s},
                   {"hidden_comm_s", hidden_s},
                   {"front_wait_s", mean(ranks, &RankTotals::front_wait_s)},
+                  {"load_s", mean(ranks, &RankTotals::load_s)},
                   {"codec_s", mean(ranks, &RankTotals::codec_s)},
                   {"check_s", mean(ranks, &RankTotals::check_s)},
                   {"evaluate_s", mean(ranks, &RankTotals::evaluate_s)},
@@ -337,6 +354,10 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["data_source"] = info.data_source;
   results["train_examples"] = info.train_examples;
   results["held_out_examples"] = info.held_out_examples;
+  results["damaged_files"] = damaged_json(info);
+  results["checkpoint"] = checkpoint_json(config.checkpoint, info);
+  results["resumed"] = resumed_json(config.checkpoint, report);
+  results["prefetch"] = report.prefetch;
   results["replay"] = json::parse(info.replay);
   results["gemm"] = results["replay"].is_null() ? json(graph::cpu_math_name()) : json(nullptr);
   results["transport"] = transport_json(config, info);

@@ -21,8 +21,9 @@ namespace clustar::bench::trainer {
 
 // Sums over all steps on one rank. Plain data: it travels over the bootstrap as it is.
 struct RankTotals {
-  double train_s = 0;    // steps only: no evaluation, no replica check, no loading
-  double compute_s = 0;  // batch assembly, forward, backward, update
+  double train_s = 0;    // steps only: no evaluation, no replica check, no reading of data sets into memory
+  double compute_s = 0;  // batches, forward, backward, update
+  double load_s = 0;     // of compute_s: steps waited for their batches
   double exposed_comm_s = 0;
   double total_comm_s = 0;     // exposed + hidden
   double front_wait_s = 0;     // of exposed_comm_s: before the next forward pass could begin
@@ -73,6 +74,8 @@ struct TrainReport {
   std::optional<bool> buckets_changed;     // by planning them again after the first step; nothing: that was left out
   BucketPlan initial_buckets;              // where they changed
   bool target_reached = false;
+  std::size_t prefetch = 0;             // of the loader
+  int first_epoch = 0;                  // epochs that a checkpoint had: those above are after them
   std::uint64_t parameters_digest = 0;  // in parameter order, whatever the buckets
   std::string failure;                  // empty: all went well
 };
@@ -105,6 +108,10 @@ struct RunInfo {
   PsInfo ps;                    // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
   std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
+  std::size_t damaged_files = 0;   // left out
+  std::string first_damaged;       // what was wrong with the first
+  std::uint64_t checkpoints = 0;   // written
+  double checkpoint_s = 0;
   std::size_t train_examples = 0;
   std::size_t held_out_examples = 0;
   std::string plugin_path;  // empty: one rank, no transport
@@ -138,7 +145,9 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // was left out, and `initial_buckets` those of the first step, null where nothing changed. `momentum_bytes` is the most
 // of a rank's. `traffic` is null without TrainConfig::layers, otherwise {moe, dlrm}, each {communicator, exchanges (of
 // each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `replay` is replay_json()'s, null where the
-// run computed; with one, losses and accuracy are null. `slow` is {rank: factor}. `curve`, `accuracy_curve` ([step,
+// run computed; with one, losses and accuracy are null. `slow` is {rank: factor}. `damaged_files` is {count, first} or
+// null; `checkpoint` {file, written, seconds} or null; `resumed` {file, epochs} or null, and with it all that counts or
+// lists steps and epochs begins after those. `curve`, `accuracy_curve` ([step,
 // training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the
 // rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,

@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/trainer/data/load.h"
 #include "bench/trainer/graph/graph.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
-
-// What a model is trained on.
-enum class DataKind : std::uint8_t { kDigits, kImages, kText };
 
 struct Model {
   std::string name;

@@ -20,12 +20,12 @@
 #include "bench/proxy/net_plugin.h"
 #include "bench/proxy/plugin_library.h"
 #include "bench/report/report.h"
+#include "bench/trainer/checkpoint/checkpoints.h"
+#include "bench/trainer/checkpoint/run_identity.h"
 #include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
-#include "bench/trainer/data/digits.h"
-#include "bench/trainer/data/idx.h"
-#include "bench/trainer/data/images.h"
-#include "bench/trainer/data/text.h"
+#include "bench/trainer/data/image_folder.h"
+#include "bench/trainer/data/load.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/nccl_collective.h"
@@ -46,7 +46,6 @@ namespace {
 constexpr const char* kCommName = "train";
 constexpr const char* kFrontCommName = "train-front";
 constexpr std::size_t kDefaultReplayed = 1000;
-constexpr std::size_t kMostGeneratedBytes = std::size_t{4} << 30;
 
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 
@@ -94,6 +93,9 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--plan", static_cast<std::uint64_t>(config.paraexpress.plan)},
                            {"--tolerant", digest_of(config.tolerance ? to_text(*config.tolerance, options.size) : "")},
                            {"the region map (--regions)", digest_of(config.paraexpress.regions)},
+                           {"--checkpoint", digest_of(config.checkpoint.file)},
+                           {"--checkpoint-every", static_cast<std::uint64_t>(config.checkpoint.every)},
+                           {"--resume", digest_of(config.checkpoint.resume)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
                            {"data set (--data)", digest(dataset)}};
   if (const auto plugin = load_settings()) {
@@ -348,42 +350,13 @@ void make_layers(const TrainConfig& config, const RankOptions& options, std::siz
   transport.layers.emplace(layers, collectives, options.rank, tensors);
 }
 
-Result<Dataset> generate(const TrainConfig& config, const Model& model) {
-  const auto count = [&](std::size_t usual) { return config.generated != 0 ? config.generated : usual; };
-  switch (model.data) {
-    case DataKind::kDigits: return generate_digits(count(kDefaultDigits), config.seed);
-    case DataKind::kText: return generate_text(count(kDefaultTexts), config.seed);
-    case DataKind::kImages: break;
-  }
-  const graph::Shape& shape = model.graph.input();
-  const std::size_t most = kMostGeneratedBytes / shape.elements();
-  if (count(kDefaultImages) > most) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} images of {} x {} do not fit the {} MiB that are kept in memory; allowed: {} "
-                            "(--examples), or smaller ones (--image-size)",
-                            count(kDefaultImages), shape.rows, shape.columns, kMostGeneratedBytes >> 20, most));
-  }
-  return generate_images(count(kDefaultImages), shape.rows, model.classes, config.seed);
-}
-
 }  // namespace
 
 Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
-  if (config.data.empty()) return generate(config, model);
-  if (model.data != DataKind::kDigits) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}': model {} is trained on generated data only; leave --data out", config.data, model.name));
-  }
-  const auto pair = find_idx_pair(config.data);
-  if (!pair) return tl::unexpected(pair.error());
-  auto dataset = load_idx(*pair, model.classes);
-  if (dataset && (dataset->rows != model.graph.input().rows || dataset->columns != model.graph.input().columns)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' has images of {} x {}; model {} takes {} x {}", pair->images, dataset->rows,
-                            dataset->columns, model.name, model.graph.input().rows, model.graph.input().columns));
-  }
-  return dataset;
+  const graph::Shape& shape = model.graph.input();
+  const DataFor wanted{model.name, model.data, shape.rows, shape.columns, model.classes};
+  return config.data.empty() ? generate(wanted, config.generated, config.seed)
+                             : load(config.data, wanted, config.skip_damaged);
 }
 
 Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
@@ -401,7 +374,7 @@ Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
 namespace {
 
 // A replay stands for examples that nobody loads.
-Result<void> load(const TrainConfig& config, const Model& model, Dataset& dataset, Split& split) {
+Result<void> load(const TrainConfig& config, const Model& model, Dataset& dataset, Split& split, RunInfo& info) {
   if (config.compute.replays()) {
     split.train.resize(config.generated != 0 ? config.generated : kDefaultReplayed);
     std::iota(split.train.begin(), split.train.end(), 0u);
@@ -411,6 +384,11 @@ Result<void> load(const TrainConfig& config, const Model& model, Dataset& datase
   auto loaded = load_data(config, model);
   if (!loaded) return tl::unexpected(loaded.error());
   dataset = std::move(*loaded);
+  if (config.skip_damaged && !dataset.files.empty()) {
+    const LeftOut left_out = leave_out_damaged(dataset);
+    info.damaged_files = left_out.files;
+    info.first_damaged = left_out.first;
+  }
   auto halves = split_dataset(dataset, config.seed);
   if (!halves) return tl::unexpected(halves.error());
   split = std::move(*halves);
@@ -429,9 +407,8 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   if (!times) return tl::unexpected(times.error());
   Dataset dataset;
   Split split;
-  if (auto ok = load(config, *model, dataset, split); !ok) return tl::unexpected(ok.error());
-
   RunInfo info;
+  if (auto ok = load(config, *model, dataset, split, info); !ok) return tl::unexpected(ok.error());
   info.data_source = dataset.source;
   info.train_examples = split.train.size();
   info.held_out_examples = split.held_out.size();
@@ -447,7 +424,13 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
                    transport.front.get(), transport.layers ? &*transport.layers : nullptr},
                   progress);
-  auto report = trainer.run();
+  const bool keeps = !config.checkpoint.file.empty() || !config.checkpoint.resume.empty();
+  Checkpoints checkpoints(config.checkpoint,
+                          keeps ? run_identity(config, options.size, options.channels, dataset) : Facts{},
+                          transport.bootstrap.get());
+  auto report = trainer.run(&checkpoints);
+  info.checkpoints = checkpoints.saved();
+  info.checkpoint_s = checkpoints.seconds();
   if (transport.paraexpress != nullptr) {
     info.plans = planned_sizes(config, trainer.plan(), *transport.paraexpress);
     info.helpers_left = transport.paraexpress->helpers();

@@ -11,7 +11,7 @@
 
 namespace clustar::bench::trainer {
 
-// The data set that `config` names, or the generated one. Errors: what load_idx() says, or images that do not fit.
+// The data set that `config` names, or the generated one. Errors are those of load() and generate().
 Result<Dataset> load_data(const TrainConfig& config, const Model& model);
 
 // Whether the plan has a bucket more than the front layers take.

@@ -76,6 +76,11 @@ class GradientReducer {
   // is an error on every rank in the same step, as long as its bucket or blob arrives.
   Result<StepCommunication> finish();
 
+  // Between steps, for checkpoints. What codecs left out of a bucket so far, and what exchanges lost of the gradients:
+  // as those lie, empty where none is kept.
+  std::span<float> residual(std::size_t bucket) { return encodes() ? encoded_[bucket].residual() : std::span<float>(); }
+  std::span<float> lost() { return lost_; }
+
  private:
   struct InFlight {
     std::unique_ptr<Pending> pending;  // null without a collective

@@ -125,6 +125,16 @@ std::string communication_text(const json& results) {
                      results["hidden_comm_s"].get<double>(), overlaps ? " and forward" : "");
 }
 
+std::string resumed_text(const json& resumed) {
+  return fmt::format("after epoch {} of {}; what follows is of the epochs since", resumed["epochs"].get<int>(),
+                     resumed["file"].get<std::string>());
+}
+
+std::string checkpoint_text(const json& checkpoint) {
+  return fmt::format("{}, written {} times, {:.3f} s", checkpoint["file"].get<std::string>(),
+                     grouped(checkpoint["written"]), checkpoint["seconds"].get<double>());
+}
+
 }  // namespace
 
 std::string summary(const json& results) {
@@ -146,6 +156,11 @@ std::string summary(const json& results) {
   }
   text += row("data", fmt::format("{} training, {} held-out examples", grouped(results["train_examples"]),
                                   grouped(results["held_out_examples"])));
+  if (!results["damaged_files"].is_null()) {
+    text += row("left out", fmt::format("{} damaged files; the first: {}", grouped(results["damaged_files"]["count"]),
+                                        results["damaged_files"]["first"].get<std::string>()));
+  }
+  if (!results["resumed"].is_null()) text += row("resumed", resumed_text(results["resumed"]));
   text +=
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
   text += row("compute by", replay.is_null()
@@ -170,8 +185,10 @@ std::string summary(const json& results) {
     text += row("injected on purpose", results["inject_faults"].get<std::string>() + ", into what each rank sends");
   }
   text += row("throughput", fmt::format("{:.0f} images/s", results["images_per_second"].get<double>()));
-  text += row("time per rank", fmt::format("{:.3f} s training, of it {:.3f} s compute",
-                                           results["train_s"].get<double>(), results["compute_s"].get<double>()));
+  text +=
+      row("time per rank", fmt::format("{:.3f} s training, of it {:.3f} s compute ({:.3f} s of that waiting for data)",
+                                       results["train_s"].get<double>(), results["compute_s"].get<double>(),
+                                       results["load_s"].get<double>()));
   text += row("communication", communication_text(results));
   for (const auto& [name, layer] : results["traffic"].items()) {
     text +=
@@ -193,6 +210,7 @@ std::string summary(const json& results) {
     text += row("held-out accuracy", fmt::format("{:.2f} %", 100 * results["accuracy"].get<double>()));
   }
   text += row("replicas", replicas_text(results));
+  if (!results["checkpoint"].is_null()) text += row("checkpoint", checkpoint_text(results["checkpoint"]));
   if (!results["failure"].is_null()) text += row("FAILED", results["failure"]);
   return text;
 }

@@ -28,7 +28,7 @@ bool shards(const TrainConfig& config, const Links& links) {
 Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, Compute& compute,
                  const Dataset& dataset, const Split& split, Links links, ProgressSink progress)
     : config_(config),
-      dataset_(dataset),
+      model_(model),
       split_(split),
       links_(links),
       progress_(std::move(progress)),
@@ -36,6 +36,7 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       predictions_(static_cast<double>(model.predictions)),
       parameters_(plan.capacity()),
       gradients_(plan.capacity()),
+      loader_(dataset, config.prefetch.value_or(usual_prefetch(dataset))),
       reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
                {links.front, links.front != nullptr ? config.front_buckets : 0},
                shards(config, links) ? Reduction::kShard : Reduction::kWhole),
@@ -53,11 +54,18 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
   if (slow != config.slow.end()) slow_ = slow->second;
 }
 
-Result<TrainReport> Trainer::run() {
+Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   if (links_.bootstrap != nullptr && config_.check_equal != CheckEqual::kOff) report_.replicas_identical = true;
   if (links_.bootstrap == nullptr) report_.replicas_identical = true;
-  for (int epoch = 0; epoch < config_.epochs && !is_over(); ++epoch) {
+  const auto first = checkpoints != nullptr ? resume(*checkpoints) : Result<int>(0);
+  if (!first) return tl::unexpected(first.error());
+  report_.first_epoch = *first;
+  report_.prefetch = loader_.prefetch();
+  for (int epoch = *first; epoch < config_.epochs && !is_over(); ++epoch) {
     if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
+    if (checkpoints == nullptr || !report_.failure.empty()) continue;
+    if (!checkpoints->is_due(epoch + 1, epoch + 1 == config_.epochs || is_over())) continue;
+    if (auto ok = save(*checkpoints, epoch + 1); !ok) return tl::unexpected(ok.error());
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   totals_.momentum_bytes = optimizer_->momentum_bytes();
@@ -78,6 +86,53 @@ Result<TrainReport> Trainer::run() {
   return std::move(report_);
 }
 
+TrainingState Trainer::training_state(std::span<float> network_state, std::span<float> momentum) {
+  TrainingState state{.epochs = 0, .passes = compute_.passes(), .shared = {{"network", network_state}}, .own = {}};
+  const std::vector<graph::TensorSpec> tensors = model_.tensors();
+  for (std::size_t b = 0; b < plan().buckets.size(); ++b) {
+    const Bucket& bucket = plan().buckets[b];
+    const std::span<float> residual = reducer_.residual(b);
+    for (const std::size_t tensor : bucket.tensors) {
+      const auto& [name, elements, columns] = tensors[tensor];
+      const std::size_t at = plan().tensor_offset[tensor];
+      const auto add = [&](std::vector<TrainingState::Array>& arrays, const char* what, std::span<float> values) {
+        if (!values.empty()) arrays.push_back({fmt::format("{} of {}", what, name), values});
+      };
+      add(state.shared, "parameters", std::span(parameters_).subspan(at, elements));
+      add(state.shared, "momentum", momentum.subspan(at, elements));
+      if (!residual.empty()) add(state.own, "residual", residual.subspan(at - bucket.offset, elements));
+      if (!reducer_.lost().empty()) add(state.own, "lost", reducer_.lost().subspan(at, elements));
+    }
+  }
+  return state;
+}
+
+Result<int> Trainer::resume(Checkpoints& checkpoints) {
+  if (config_.checkpoint.resume.empty()) return 0;
+  std::vector<float> network_state = compute_.state();
+  auto momentum = optimizer_->momentum();
+  if (!momentum) return tl::unexpected(momentum.error());
+  TrainingState state = training_state(network_state, *momentum);
+  if (auto ok = checkpoints.load(state); !ok) return tl::unexpected(ok.error());
+  compute_.set_state(network_state);
+  compute_.set_passes(state.passes);
+  optimizer_->set_momentum(std::move(*momentum), plan());
+  if (state.epochs < config_.epochs) return state.epochs;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("checkpoint '{}' is of the end of epoch {}; allowed: --epochs above that",
+                          config_.checkpoint.resume, state.epochs));
+}
+
+// After an evaluation, which gives all ranks the same running statistics.
+Result<void> Trainer::save(Checkpoints& checkpoints, int epochs) {
+  std::vector<float> network_state = compute_.state();
+  auto momentum = optimizer_->momentum();
+  if (!momentum) return tl::unexpected(momentum.error());
+  TrainingState state = training_state(network_state, *momentum);
+  state.epochs = epochs;
+  return checkpoints.save(state);
+}
+
 // Of both collectives, as far as they tell.
 Traffic Trainer::traffic() const {
   Traffic sum = links_.collective->traffic().value_or(Traffic{});
@@ -91,8 +146,24 @@ double Trainer::images_per_second() const {
   return totals_.train_s > 0 ? static_cast<double>(report_.images) / totals_.train_s : 0;
 }
 
+// This rank's shares of an epoch's steps, and then of its evaluation.
+void Trainer::expect_batches(std::span<const std::uint32_t> order) {
+  if (!compute_.learns()) return;
+  const auto batch = static_cast<std::size_t>(config_.batch);
+  for (std::size_t at = 0; at < order.size(); at += batch) {
+    const auto mine = share(order.subspan(at, std::min(batch, order.size() - at)), links_.rank(), links_.size());
+    for (int k = 0; k < config_.accumulate; ++k) loader_.expect(share(mine, k, config_.accumulate));
+  }
+  const std::span<const std::uint32_t> held_out = share(split_.held_out, links_.rank(), links_.size());
+  const std::size_t most = compute_.largest_evaluation();
+  for (std::size_t at = 0; at < held_out.size(); at += most) {
+    loader_.expect(held_out.subspan(at, std::min(most, held_out.size() - at)));
+  }
+}
+
 Result<void> Trainer::run_epoch(int epoch) {
   const std::vector<std::uint32_t> order = epoch_order(split_, config_.seed, epoch);
+  expect_batches(order);
   const auto batch = static_cast<std::size_t>(config_.batch);
   const double train_s_before = totals_.train_s;
   Progress progress{.epoch = epoch + 1,
@@ -142,7 +213,10 @@ void Trainer::extend_curve(double loss, std::size_t steps_of_epoch) {
 // arrive while this one's first layers compute.
 Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   const auto mine = share(global_batch, links_.rank(), links_.size());
-  if (links_.collective != nullptr && !links_.collective->begin_step()) return skip_step(mine.size());
+  if (links_.collective != nullptr && !links_.collective->begin_step()) {
+    for (int k = 0; k < config_.accumulate && compute_.learns(); ++k) loader_.skip();
+    return skip_step(mine.size());
+  }
   const Clock::time_point begin = Clock::now();
   slow_down();
   const auto scale = static_cast<float>(1 / (static_cast<double>(global_batch.size()) * predictions_));
@@ -150,7 +224,7 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   step_compute_s_ = 0;
   for (int k = 0; k < config_.accumulate; ++k) {
     const bool last = k + 1 == config_.accumulate;
-    const auto part = run_micro_batch(share(mine, k, config_.accumulate), scale, last);
+    const auto part = run_micro_batch(share(mine, k, config_.accumulate).size(), scale, last);
     if (!part) return tl::unexpected(part.error());
     if (is_over()) return ShareLoss{};
     loss.sum += part->loss;
@@ -161,11 +235,22 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   return loss;
 }
 
+// What learns nothing has no use for examples.
+Result<const Batch*> Trainer::next_batch() {
+  static const Batch kNone;
+  if (!compute_.learns()) return &kNone;
+  const double waited_before_s = loader_.waited_s();
+  auto batch = loader_.next();
+  totals_.load_s += loader_.waited_s() - waited_before_s;
+  return batch;
+}
+
 // Gradients of all but a step's last micro-batch stay here, and are added to the last one's before they go.
-Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples, float scale, bool last) {
+Result<LossSum> Trainer::run_micro_batch(std::size_t examples, float scale, bool last) {
+  const auto batch = next_batch();
+  if (!batch) return tl::unexpected(batch.error());
   const Clock::time_point computes = Clock::now();
-  if (compute_.learns()) gather(dataset_, examples, batch_);
-  compute_.forward(parameters_.data(), batch_.x, examples.size(),
+  compute_.forward(parameters_.data(), (*batch)->x, examples,
                    [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
   step_compute_s_ += seconds_since(computes);
   if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
@@ -173,7 +258,7 @@ Result<LossSum> Trainer::run_micro_batch(std::span<const std::uint32_t> examples
   if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
   const Clock::time_point backward = Clock::now();
   const LossSum loss =
-      compute_.backward(parameters_.data(), batch_.labels, scale, gradients_.data(), [&](std::size_t tensor) {
+      compute_.backward(parameters_.data(), (*batch)->labels, scale, gradients_.data(), [&](std::size_t tensor) {
         if (last) tensor_ready(tensor);
         if (links_.layers != nullptr) exchange_behind(tensor);
       });
@@ -322,8 +407,9 @@ Result<Trainer::Evaluation> Trainer::evaluate() {
   LossSum sum;
   while (!mine.empty()) {
     const std::size_t size = std::min(compute_.largest_evaluation(), mine.size());
-    gather(dataset_, mine.first(size), batch_);
-    const LossSum part = compute_.evaluate(parameters_.data(), batch_.x, batch_.labels, size);
+    const auto batch = loader_.next();
+    if (!batch) return tl::unexpected(batch.error());
+    const LossSum part = compute_.evaluate(parameters_.data(), (*batch)->x, (*batch)->labels, size);
     sum.loss += part.loss;
     sum.correct += part.correct;
     mine = mine.subspan(size);

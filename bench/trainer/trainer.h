@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
+#include "bench/trainer/checkpoint/checkpoints.h"
 #include "bench/trainer/collective.h"
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/data/dataset.h"
+#include "bench/trainer/data/loader.h"
 #include "bench/trainer/loss.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/metrics.h"
@@ -54,7 +56,7 @@ using ProgressSink = std::function<void(const Progress&)>;
 
 // Every global batch of a seeded epoch order is split over the ranks into shares that differ by at most one example,
 // each weighted by 1 / global batch, so the sum of the ranks' gradients is the gradient of the joint batch exactly,
-// whatever divides what. Uses the calling thread only.
+// whatever divides what. Computes on the calling thread; a thread of the loader's prepares batches.
 class Trainer {
  public:
   // All arguments but `plan` must outlive the trainer; `split` is of `dataset`, whose images fit `model`, as `compute`
@@ -62,10 +64,10 @@ class Trainer {
   Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, Compute& compute,
           const Dataset& dataset, const Split& split, Links links, ProgressSink progress);
 
-  // Once. A failed transfer or a lost rank is an error; replicas that differ, a loss that is not finite and more
-  // missing bytes than allowed end the run with report.failure, because then all ranks know and the measurements are
-  // worth keeping.
-  Result<TrainReport> run();
+  // Once. `checkpoints`: null: none are read or written. A failed transfer or a lost rank is an error; replicas that
+  // differ, a loss that is not finite and more missing bytes than allowed end the run with report.failure, because then
+  // all ranks know and the measurements are worth keeping.
+  Result<TrainReport> run(Checkpoints* checkpoints = nullptr);
 
   // In the layout of plan(), which is another one once buckets were rebuilt.
   std::span<const float> parameters() const { return parameters_; }
@@ -78,6 +80,12 @@ class Trainer {
     double loss = 0;
     double accuracy = 0;
   };
+  // The run's epochs that are over: what it continues.
+  Result<int> resume(Checkpoints& checkpoints);
+  Result<void> save(Checkpoints& checkpoints, int epochs);
+  // The arguments are what is to become the network's and the optimiser's, or was.
+  TrainingState training_state(std::span<float> network_state, std::span<float> momentum);
+  void expect_batches(std::span<const std::uint32_t> order);
   Result<void> run_epoch(int epoch);
   // Of the examples of this rank's share.
   struct ShareLoss {
@@ -85,7 +93,8 @@ class Trainer {
     std::size_t examples = 0;  // 0: the step was skipped
   };
   Result<ShareLoss> run_step(std::span<const std::uint32_t> global_batch);
-  Result<LossSum> run_micro_batch(std::span<const std::uint32_t> examples, float scale, bool last);
+  Result<const Batch*> next_batch();
+  Result<LossSum> run_micro_batch(std::size_t examples, float scale, bool last);
   void exchange_behind(std::size_t tensor);
   Result<void> check_layers() const;
   void tensor_ready(std::size_t tensor);
@@ -108,7 +117,7 @@ class Trainer {
   double images_per_second() const;
 
   const TrainConfig& config_;
-  const Dataset& dataset_;
+  const Model& model_;
   const Split& split_;
   Links links_;
   ProgressSink progress_;
@@ -116,7 +125,7 @@ class Trainer {
   double predictions_;  // of each example
   std::vector<float> parameters_;
   std::vector<float> gradients_;
-  Batch batch_;
+  Loader loader_;
   GradientReducer reducer_;
   std::unique_ptr<parallel::Optimizer> optimizer_;
   parallel::GradientSum earlier_;         // micro-batches of this step

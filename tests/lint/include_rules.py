@@ -107,6 +107,8 @@ ROOMS = {
     "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
     # What a network computes, and by what: knows neither data nor ranks.
     "bench/trainer/graph": ["transport/base"],
+    # What a run needs to go on, on disk.
+    "bench/trainer/checkpoint": ["bench/proxy/bootstrap.h", "bench/trainer", "transport/base"],
     # Examples and their batches: knows neither models nor ranks.
     "bench/trainer/data": ["transport/base", "bench/trainer/digest", "bench/trainer/random"],
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
@@ -150,6 +152,7 @@ THIRD_PARTY = [
     (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),
     (r"bpf/.*|switch\.skel\.h", ("bench/fabric/switch",), "libbpf"),
     (r"(torch|ATen|c10|pybind11)/.*", ("paraexpress/torch",), "PyTorch (slow to compile, and never in the plugin)"),
+    (r"(jpeglib|jerror)\.h", ("bench/trainer/data/jpeg", "tests"), "libjpeg"),
     (r"zlib\.h", ("bench/trainer/data/idx", "tests"), "zlib"),
     (r"(gtest|gmock)/.*", ("tests",), "GoogleTest"),
     (r"benchmark/.*", ("bench/micro",), "Google Benchmark"),

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/trainer/checkpoint/checkpoints.h"
+#include "bench/trainer/checkpoint/run_identity.h"
 #include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute_thread.h"
 #include "bench/trainer/data/digits.h"
@@ -46,7 +48,8 @@ struct Problem {
     const RankCompute computes = make_compute(config, model, plan, times, links.rank(), links.size());
     Trainer trainer(config, model, plan, *computes.compute, dataset, split, links, progress);
     RankOutcome outcome;
-    outcome.report = trainer.run();
+    Checkpoints checkpoints(config.checkpoint, run_identity(config, links.size(), 1, dataset), links.bootstrap);
+    outcome.report = trainer.run(&checkpoints);
     outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
     outcome.plan = trainer.plan();
     outcome.ordered = parallel::in_parameter_order(outcome.parameters, outcome.plan);

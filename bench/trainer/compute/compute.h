@@ -40,6 +40,9 @@ class Compute {
   // Running statistics; empty where there are none.
   virtual std::vector<float> state() const = 0;
   virtual void set_state(std::span<const float> state) = 0;
+  // Passes forward so far, which dropout's draws hang on.
+  virtual std::uint64_t passes() const = 0;
+  virtual void set_passes(std::uint64_t passes) = 0;
 };
 
 }  // namespace clustar::bench::trainer

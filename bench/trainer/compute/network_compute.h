@@ -39,6 +39,8 @@ class NetworkCompute final : public Compute {
   std::size_t largest_evaluation() const override { return most_evaluated_; }
   std::vector<float> state() const override { return network_.state(); }
   void set_state(std::span<const float> state) override { network_.set_state(state); }
+  std::uint64_t passes() const override { return network_.passes(); }
+  void set_passes(std::uint64_t passes) override { network_.set_passes(passes); }
 
  private:
   Options options_;

@@ -45,6 +45,8 @@ class ReplayCompute final : public Compute {
   std::size_t largest_evaluation() const override { return 1; }
   std::vector<float> state() const override { return {}; }
   void set_state(std::span<const float>) override {}
+  std::uint64_t passes() const override { return 0; }
+  void set_passes(std::uint64_t) override {}
 
  private:
   struct Layer {

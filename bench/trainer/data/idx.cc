@@ -222,6 +222,8 @@ Result<IdxFile> read_idx(const std::string& path, std::size_t dimensions) {
   return file;
 }
 
+bool is_idx_images(const std::string& name) { return rank_of(name).has_value(); }
+
 Result<IdxPair> find_idx_pair(const std::string& data) {
   std::error_code error;
   if (!fs::exists(data, error)) {

@@ -32,6 +32,9 @@ struct IdxPair {
 // never with what a header claims.
 Result<IdxFile> read_idx(const std::string& path, std::size_t dimensions);
 
+// Whether a file's name, without directories, is that of images: ...-images-idx3-ubyte, as find_idx_pair() takes it.
+bool is_idx_images(const std::string& name);
+
 // `data` is a directory, or an images file. In a directory: t10k-images-idx3-ubyte, otherwise train-images-idx3-ubyte,
 // otherwise the first *-images-idx3-ubyte by name; each also with .gz, and with '.' for the '-' before idx3. The labels
 // lie beside it under the same name with labels and idx1.

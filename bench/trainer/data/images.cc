@@ -63,9 +63,8 @@ Dataset generate_images(std::size_t count, std::size_t side, std::size_t classes
   dataset.rows = dataset.columns = side;
   dataset.channels = kChannels;
   dataset.classes = classes;
-  // As images are usually given to these models: around zero, and about one wide.
-  dataset.scale = 4.0f / 255.0f;
-  dataset.offset = -2;
+  dataset.scale = kImageScale;
+  dataset.offset = kImageOffset;
   dataset.pixels.resize(count * dataset.image_elements());
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t label = i % classes;

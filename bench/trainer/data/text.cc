@@ -10,8 +10,6 @@
 namespace clustar::bench::trainer {
 namespace {
 
-constexpr std::string_view kAlphabet = " abcdefghijklmnopqrstuvwxyz.,?-\n";
-static_assert(kAlphabet.size() == kTextVocabulary);
 constexpr std::uint64_t kFirstTextStream = 3ull << 40;
 
 constexpr std::array<std::string_view, 8> kAdjectives{"small", "quick",  "old",   "quiet",
@@ -54,8 +52,8 @@ Dataset generate_text(std::size_t count, std::uint64_t seed) {
     text.erase(0, rng.below(text.size()));  // an example starts anywhere
     while (text.size() <= kTextTokens) text += sentence(rng);
     for (std::size_t t = 0; t < kTextTokens; ++t) {
-      dataset.pixels.push_back(static_cast<std::uint8_t>(kAlphabet.find(text[t])));
-      dataset.labels.push_back(static_cast<std::uint16_t>(kAlphabet.find(text[t + 1])));
+      dataset.pixels.push_back(static_cast<std::uint8_t>(kTextAlphabet.find(text[t])));
+      dataset.labels.push_back(static_cast<std::uint16_t>(kTextAlphabet.find(text[t + 1])));
     }
   }
   return dataset;
@@ -63,7 +61,7 @@ Dataset generate_text(std::size_t count, std::uint64_t seed) {
 
 std::string text_of(const Dataset& dataset, std::size_t example) {
   std::string text;
-  for (std::size_t t = 0; t < kTextTokens; ++t) text += kAlphabet[dataset.pixels[example * kTextTokens + t]];
+  for (std::size_t t = 0; t < kTextTokens; ++t) text += kTextAlphabet[dataset.pixels[example * kTextTokens + t]];
   return text;
 }
 

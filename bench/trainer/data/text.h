@@ -4,14 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "bench/trainer/data/dataset.h"
 
 namespace clustar::bench::trainer {
 
 inline constexpr std::size_t kDefaultTexts = 2000;
-inline constexpr std::size_t kTextVocabulary = 32;  // space, a to z, and five signs
-inline constexpr std::size_t kTextTokens = 64;      // of an example
+inline constexpr std::string_view kTextAlphabet = " abcdefghijklmnopqrstuvwxyz.,?-\n";
+inline constexpr std::size_t kTextVocabulary = kTextAlphabet.size();
+inline constexpr std::size_t kTextTokens = 64;  // of an example
 
 // `count` examples of kTextTokens characters each; the label of a character is the next one. Sentences of a small
 // grammar, in which verbs agree with their subjects. Example i depends on seed and i only, and is the same on every

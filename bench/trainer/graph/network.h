@@ -56,6 +56,9 @@ class Network {
   std::size_t state_size() const { return state_floats_; }
   std::vector<float> state() const;
   void set_state(std::span<const float> state);
+  // Calls of forward() so far, which decide with `draws` what the next one drops.
+  std::uint64_t passes() const { return passes_; }
+  void set_passes(std::uint64_t passes) { passes_ = passes; }
 
  private:
   struct Stage {
