@@ -24,27 +24,6 @@ std::map<std::string, std::string> environment_of(const Arm& arm, const Testbed&
   return environment;
 }
 
-Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round, const Progress& progress) {
-  const auto before = testbed.counters();
-  if (!before) return tl::unexpected(before.error());
-  const Clock::time_point start = Clock::now();
-  const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
-  auto results = testbed.run({.arguments = train_arguments(plan, role, round),
-                              .environment = environment_of(arm, testbed),
-                              .on_record = progress.on_record,
-                              .helpers = role == Role::kCeiling ? 0 : arm.helpers(),
-                              .stall_timeout = std::chrono::seconds(plan.stall_timeout_s)});
-  if (!results) return tl::unexpected(results.error());
-  Run run{.role = role, .round = round, .train = std::move(*results), .network = {}, .wall_s = seconds_since(start)};
-  const auto after = testbed.counters();
-  if (!after) return tl::unexpected(after.error());
-  run.network = {after->packets - before->packets, after->bytes - before->bytes, after->drops - before->drops};
-  if (!(run.train["images_per_second"].get<double>() > 0)) {
-    return fail(ErrorCode::kInternal, "nothing was measured: 0 images/s");
-  }
-  return run;
-}
-
 }  // namespace
 
 const char* to_string(Role role) {
@@ -69,6 +48,15 @@ std::vector<std::string> train_arguments(const Plan& plan, Role role, int round)
     arguments.push_back(fmt::format("{}", value));
   };
   add("--model", config.model);
+  if (config.model_options.image_size > 0) add("--image-size", config.model_options.image_size);
+  if (config.model_options.classes > 0) add("--classes", config.model_options.classes);
+  if (config.model_options.width_divisor > 1) add("--width-divisor", config.model_options.width_divisor);
+  if (config.weight_decay > 0) add("--weight-decay", config.weight_decay);
+  if (config.compute.replays()) {
+    add("--compute", trainer::to_text(config.compute));
+    add("--time-scale", config.compute.time_scale);
+    add("--byte-scale", config.compute.byte_scale);
+  }
   add("--epochs", config.epochs);
   add("--batch", config.batch);
   add("--lr", config.rate);
@@ -94,6 +82,28 @@ std::vector<std::string> train_arguments(const Plan& plan, Role role, int round)
   return arguments;
 }
 
+Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round,
+                     const std::function<void(const nlohmann::json& record)>& on_record) {
+  const auto before = testbed.counters();
+  if (!before) return tl::unexpected(before.error());
+  const Clock::time_point start = Clock::now();
+  const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
+  auto results = testbed.run({.arguments = train_arguments(plan, role, round),
+                              .environment = environment_of(arm, testbed),
+                              .on_record = on_record,
+                              .helpers = role == Role::kCeiling ? 0 : arm.helpers(),
+                              .stall_timeout = std::chrono::seconds(plan.stall_timeout_s)});
+  if (!results) return tl::unexpected(results.error());
+  Run run{.role = role, .round = round, .train = std::move(*results), .network = {}, .wall_s = seconds_since(start)};
+  const auto after = testbed.counters();
+  if (!after) return tl::unexpected(after.error());
+  run.network = {after->packets - before->packets, after->bytes - before->bytes, after->drops - before->drops};
+  if (!(run.train["images_per_second"].get<double>() > 0)) {
+    return fail(ErrorCode::kInternal, "nothing was measured: 0 images/s");
+  }
+  return run;
+}
+
 std::vector<double> Outcomes::by_round(Role role, const std::string& key) const {
   std::vector<double> values;
   // Rounds run one after the other, and each has every role once.
@@ -114,7 +124,7 @@ Result<std::vector<Run>> run_round(const Plan& plan, Testbed& testbed, int index
     if (const int signal = Interrupt::signal_number(); signal != 0) {
       return fail(ErrorCode::kSystem, fmt::format("interrupted by signal {} ({})", signal, strsignal(signal)));
     }
-    auto run = run_once(plan, testbed, role, index, progress);
+    auto run = run_once(plan, testbed, role, index, progress.on_record);
     if (!run) {
       return fail(run.error().code,
                   fmt::format("round {} of {}, {}: {}", index + 1, plan.rounds, to_string(role), run.error().message));

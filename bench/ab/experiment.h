@@ -65,6 +65,10 @@ struct Progress {
   std::function<void(const Outcomes& so_far)> on_round;         // after each whole round but the last
 };
 
+// One training, of the arm that the role has in `plan`. An error says what failed, not which run it was.
+Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round,
+                     const std::function<void(const nlohmann::json& record)>& on_record);
+
 // Runs all rounds, one run at a time. The first run that fails ends it, and so does an interrupt (see Interrupt): whole
 // rounds that were done by then are its outcome, with ended_by; without any it is an error that names round and arm.
 Result<Outcomes> conduct(const Plan& plan, Testbed& testbed, const Progress& progress);

@@ -122,7 +122,8 @@ std::string page_foot(const json& document, const json& result) {
   add("model", fmt::format("{} ({}), {} bytes of gradients", show(result.at("model")), show(result.at("shape")),
                            show(result.at("gradient_bytes"))));
   add("data", show(result.at("data_source")));
-  add("compute by", show(result.at("gemm")) + ", one thread per rank");
+  const json replay = result.value("replay", json(nullptr));
+  add("compute by", replay.is_null() ? show(result.at("gemm")) + ", one thread per rank" : show(replay.at("label")));
   for (const auto& [name, value] : result.at("config").items()) {
     if (name != "seed" && name != "no_communication") add(option_label(name), option_text(value));
   }
@@ -286,15 +287,20 @@ std::string html(const json& document) {
                              fmt::format("A, the baseline: <b>{}</b>. B, the candidate: <b>{}</b>.",
                                          escaped(show(result.at("baseline"))), escaped(show(result.at("candidate")))));
   page += fmt::format("<div class=\"verdict {}\">{}</div>\n", verdict_class, escaped(show(result.at("verdict_text"))));
+  const json replay = result.value("replay", json(nullptr));
+  if (!replay.is_null()) page += fmt::format("<p class=warning>{}</p>\n", escaped(show(replay.at("label"))));
   for (const json& warning : result.at("warnings")) {
     page += fmt::format("<p class=warning>Warning: {}</p>\n", escaped(show(warning)));
   }
   page += summary_table(result);
-  page += fmt::format("<p class=dim>{}</p>\n", escaped(equality_text(result)));
-  page += "<div class=plots>\n" + throughput_plot(result) + ratio_plot(result) +
-          loss_plot(result, "step", "step", "Training loss by step, all rounds") +
-          loss_plot(result, "train_s", "seconds of training", "Training loss over time, all rounds") +
-          accuracy_plot(result) + step_plot(result) + "</div>\n" + timeline_plot(result);
+  if (replay.is_null()) page += fmt::format("<p class=dim>{}</p>\n", escaped(equality_text(result)));
+  page += "<div class=plots>\n" + throughput_plot(result) + ratio_plot(result);
+  if (replay.is_null()) {
+    page += loss_plot(result, "step", "step", "Training loss by step, all rounds") +
+            loss_plot(result, "train_s", "seconds of training", "Training loss over time, all rounds") +
+            accuracy_plot(result);
+  }
+  page += step_plot(result) + "</div>\n" + timeline_plot(result);
   page += "<h2>What differs between the arms</h2>\n" + settings_table(result);
   page += "<h2>All runs, in their order</h2>\n" + runs_table(result);
   return page + page_foot(document, result);

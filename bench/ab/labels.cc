@@ -39,4 +39,8 @@ std::string option_text(const nlohmann::json& value) {
   return words;
 }
 
+std::string rate_text(double per_second) {
+  return per_second < 100 ? fmt::format("{:.3g}", per_second) : fmt::format("{:.0f}", per_second);
+}
+
 }  // namespace clustar::bench::ab

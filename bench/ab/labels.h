@@ -10,5 +10,7 @@ namespace clustar::bench::ab {
 std::string option_label(const std::string& key);
 // 0.1 and not 0.1000.
 std::string option_text(const nlohmann::json& value);
+// Images per second: whole numbers, three digits below 100.
+std::string rate_text(double per_second);
 
 }  // namespace clustar::bench::ab

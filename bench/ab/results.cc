@@ -202,7 +202,7 @@ json warnings(const Plan& plan, const Verdict& verdict, const json& arms, const 
                           "CLUSTAR_TCP_CONGESTION in both arms",
                           name, kernels));
   }
-  if (!diverged.parameters_equal) {
+  if (!diverged.parameters_equal && !plan.train.compute.replays()) {
     all.push_back(fmt::format("the arms did not train the same: parameters differ at the end, losses by up to {:.3g}",
                               diverged.max_loss_difference));
   }
@@ -288,6 +288,7 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
           {"data_source", train["data_source"]},
           {"gradient_bytes", train["gradient_bytes"]},
           {"gemm", train["gemm"]},
+          {"replay", train.value("replay", json(nullptr))},
           {"runs", runs}};
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/ab/labels.h"
 #include "bench/ab/results.h"
 
 namespace clustar::bench::ab {
@@ -56,11 +57,13 @@ std::string table(const json& result) {
       fmt::format("\n{} ({}) on {}; {} round{} in {:.0f} s\n", result["model"].get<std::string>(),
                   result["shape"].get<std::string>(), result["place"]["text"].get<std::string>(),
                   result["rounds"].get<int>(), result["rounds"] == 1 ? "" : "s", result["seconds"].get<double>());
+  const json replay = result.value("replay", json(nullptr));
+  if (!replay.is_null()) text += "  " + replay["label"].get<std::string>() + "\n";
   text += arm_text('A', arms[0]) + arm_text('B', arms[1]) + "\n";
   text += line("median of the rounds", "A", "B", "B/A  (95 % interval)");
-  text += line("images/s", fmt::format("{:.0f}", arms[0]["images_per_second"].get<double>()),
-               fmt::format("{:.0f}", arms[1]["images_per_second"].get<double>()), ratio_text(result, "ratio"));
-  text += line("  without communication", fmt::format("{:.0f}", result["images_per_second_ceiling"].get<double>()), "",
+  text += line("images/s", rate_text(arms[0]["images_per_second"]), rate_text(arms[1]["images_per_second"]),
+               ratio_text(result, "ratio"));
+  text += line("  without communication", rate_text(result["images_per_second_ceiling"]), "",
                ratio_text(result, "ceiling_ratio") + " ceiling");
   text += time_line(result);
   text += numbers(arms, "exposed comm, ms/step", "exposed_comm_ms_per_step", "{:.2f}");
@@ -71,7 +74,7 @@ std::string table(const json& result) {
   if (result["place"]["kind"] == "fabric") {
     text += numbers(arms, "dropped at the switch", "switch_drops_total", "{:.0f}");
   }
-  text += "\n  " + equality_text(result) + "\n";
+  text += replay.is_null() ? "\n  " + equality_text(result) + "\n" : "\n";
   for (const json& warning : result["warnings"]) text += "  warning: " + warning.get<std::string>() + "\n";
   return text + "\n" + result["verdict_text"].get<std::string>() + "\n";
 }

@@ -20,6 +20,7 @@
 #include "bench/fabric/fabric.h"
 #include "bench/report/report.h"
 #include "bench/trainer/buckets.h"
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/progress_view.h"
 #include "bench/trainer/rank.h"
@@ -68,13 +69,14 @@ Result<suite::SuitePlan> plan_of(const AbSuiteArguments& arguments, const AbSuit
     return fail(ErrorCode::kInvalidArgument, fmt::format("--batch {} gives some of the {} ranks of {} nothing to do",
                                                          plan.training.train.batch, scenario.ranks, scenario.name));
   }
-  const auto model = trainer::make_model(plan.training.train.model);
+  const trainer::TrainConfig& train = plan.training.train;
+  const auto model = trainer::make_model(train.model, train.model_options);
   if (!model) return tl::unexpected(model.error());
   // Before any rank starts, so that unusable data is reported once.
-  if (const auto data = trainer::load_data(plan.training.train, *model); !data) return tl::unexpected(data.error());
-  const auto buckets = trainer::plan_buckets(model->tensor_elements(), plan.training.train.first_bucket_bytes,
-                                             plan.training.train.bucket_bytes);
-  for (const trainer::Bucket& bucket : buckets.buckets) {
+  if (!train.compute.replays()) {
+    if (const auto data = trainer::load_data(train, *model); !data) return tl::unexpected(data.error());
+  }
+  for (const trainer::Bucket& bucket : trainer::plan_of(train, *model).buckets) {
     plan.largest_bucket_bytes = std::max<std::uint64_t>(plan.largest_bucket_bytes, bucket.elements * sizeof(float));
   }
   return plan;

@@ -12,11 +12,14 @@
 
 #include "bench/ab/experiment.h"
 #include "bench/ab/interrupt.h"
+#include "bench/ab/labels.h"
 #include "bench/ab/results.h"
 #include "bench/cli/ab_jobs.h"
 #include "bench/cli/ab_suite.h"
 #include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/compute_options.h"
+#include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
 #include "bench/trainer/model.h"
@@ -53,6 +56,7 @@ struct Options {
   std::string json_path;
   std::string report_path;
   bool no_progress = false;
+  ComputeTexts compute;
   AbSuiteArguments suite;
   AbJobsArguments jobs;
   CLI::Option* rounds_given = nullptr;
@@ -123,13 +127,21 @@ Result<void> complete_training(Options& options) {
   train.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
   train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
   if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
+  if (const std::string wrong = take_compute(options.compute, train, options.plan.ranks); !wrong.empty()) {
+    return fail(ErrorCode::kInvalidArgument, wrong);
+  }
+  options.json_path = trainer::tagged(options.json_path, train.compute);
+  options.report_path = trainer::tagged(options.report_path, train.compute);
+  if (const std::string wrong = model_contradiction(train); !wrong.empty()) {
+    return fail(ErrorCode::kInvalidArgument, wrong);
+  }
   if (!train.data.empty()) {
     std::error_code error;
     if (!std::filesystem::exists(train.data, error)) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
     }
     if (options.examples_given->count() > 0) {
-      return fail(ErrorCode::kInvalidArgument, "--examples is for generated digits; without --data only");
+      return fail(ErrorCode::kInvalidArgument, "--examples is for generated examples; without --data only");
     }
   }
   if (!options.json_path.empty() && options.json_path == options.report_path) {
@@ -192,9 +204,9 @@ class View {
   }
   void on_run(int done, int total, const ab::Run& run) {
     bar_.clear();
-    std::cerr << fmt::format("[{}/{}] round {}/{}  {:<17} {:>9.0f} images/s  exposed {:.3f} of {:.3f} s\n", done, total,
+    std::cerr << fmt::format("[{}/{}] round {}/{}  {:<17} {:>9} images/s  exposed {:.3f} of {:.3f} s\n", done, total,
                              run.round + 1, plan_.rounds, ab::to_string(run.role),
-                             run.train["images_per_second"].get<double>(), run.train["exposed_comm_s"].get<double>(),
+                             ab::rate_text(run.train["images_per_second"]), run.train["exposed_comm_s"].get<double>(),
                              run.train["train_s"].get<double>());
   }
   void clear() { bar_.clear(); }
@@ -235,9 +247,11 @@ Result<void> write_files(const Options& options, const json& document) {
 Result<Measured> measure(const Options& options) {
   const ab::Plan& plan = options.plan;
   // Before any rank starts, so that unusable data is reported once.
-  const auto model = trainer::make_model(plan.train.model);
+  const auto model = trainer::make_model(plan.train.model, plan.train.model_options);
   if (!model) return tl::unexpected(model.error());
-  if (const auto data = trainer::load_data(plan.train, *model); !data) return tl::unexpected(data.error());
+  if (!plan.train.compute.replays()) {
+    if (const auto data = trainer::load_data(plan.train, *model); !data) return tl::unexpected(data.error());
+  }
   auto testbed = plan.fabric ? ab::Testbed::on_fabric(*plan.fabric, plan.ranks)
                              : Result<ab::Testbed>(ab::Testbed::on_loopback(plan.ranks));
   if (!testbed) return tl::unexpected(testbed.error());
@@ -418,26 +432,20 @@ void add_training_options(CLI::App& command, Options& options) {
   trainer::TrainConfig& train = options.plan.train;
   train.epochs = 2;
   train.generated = 4000;
-  const CLI::Validator known_model(
-      [](std::string& name) {
-        const auto model = trainer::make_model(name);
-        return model ? std::string() : model.error().message;
-      },
-      "lr|mlp-small|mlp|cnn|cnn-wide");
   const auto add = [&](const char* name, auto& value, const char* what) {
     return command.add_option(name, value, what)->group(group)->capture_default_str();
   };
-  options.model_given = add("--model", train.model, "Model: lr, mlp-small, mlp, cnn or cnn-wide");
-  options.model_given->check(known_model);
+  options.model_given = add_model_options(command, train, group);
   options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
   options.epochs_given->check(CLI::Range(1, 100000));
   add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
   add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
   add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
+  add("--weight-decay", train.weight_decay, "Weight decay, of every parameter")->check(number_between(0.0, 1.0));
   add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
-  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, digits are generated");
+  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, examples are generated");
   options.examples_given =
-      add("--examples", train.generated, "Digits to generate without --data")->check(CLI::Range(5, 1'000'000));
+      add("--examples", train.generated, "Examples to generate without --data")->check(CLI::Range(5, 1'000'000));
   options.target_given =
       command
           .add_option("--target-accuracy", options.target_accuracy,
@@ -461,6 +469,7 @@ void add_ab(CLI::App& app, int& status) {
   add_arm_options(command, *options);
   add_place_options(command, *options);
   add_training_options(command, *options);
+  add_replay_options(command, options->compute);
   options->scenario_given = add_ab_suite_options(command, options->suite);
   options->scenario_given->excludes("--baseline")->excludes("--candidate")->excludes("--local");
   options->limit_given = command.get_option("--time-limit");

@@ -1,4 +1,4 @@
-// The options of `clustar train` that say what is trained.
+// The options of `clustar train` and `ab` that say what is trained.
 #pragma once
 
 #include <string>
@@ -7,12 +7,13 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace clustar::bench::cli {
 
-// --model, --image-size, --classes, --width-divisor.
-void add_model_options(CLI::App& command, trainer::TrainConfig& config);
+// --model, which is returned, --image-size, --classes, --width-divisor.
+CLI::Option* add_model_options(CLI::App& command, trainer::TrainConfig& config, const std::string& group = "Options");
 // What does not fit together of them and --data, as a message for people. Empty: all is well.
 std::string model_contradiction(const trainer::TrainConfig& config);
 
