@@ -59,8 +59,8 @@ Result<void> check_data(const trainer::TrainConfig& config) {
 
 void tell_of_run(const scaling::ScalingRun& one, int rounds, int done, int total) {
   const json& train = one.run.train;
-  std::cerr << fmt::format("[{}/{}] round {}/{}  {:>2} rank{}  {:<17} {:>9} images/s  exposed {:.3f} of {:.3f} s\n", done,
-                           total, one.run.round + 1, rounds, one.ranks, one.ranks == 1 ? " " : "s",
+  std::cerr << fmt::format("[{}/{}] round {}/{}  {:>2} rank{}  {:<17} {:>9} images/s  exposed {:.3f} of {:.3f} s\n",
+                           done, total, one.run.round + 1, rounds, one.ranks, one.ranks == 1 ? " " : "s",
                            ab::to_string(one.run.role), ab::rate_text(train["images_per_second"]),
                            train["exposed_comm_s"].get<double>(), train["train_s"].get<double>());
 }
@@ -91,8 +91,8 @@ Result<Measured> measure_scaling(const AbScalingInput& input) {
   };
   events.interrupted = [] { return ab::Interrupt::signal_number(); };
   auto outcomes = scaling::conduct(
-      plan,
-      [&](const ab::Plan& at, ab::Role role, int round) { return ab::run_once(at, *testbed, role, round, {}); }, events);
+      plan, [&](const ab::Plan& at, ab::Role role, int round) { return ab::run_once(at, *testbed, role, round, {}); },
+      events);
   if (!outcomes) return tl::unexpected(outcomes.error());
   measured.outcomes = std::move(*outcomes);
   measured.outcomes.kernel_congestion_control = kernels;

@@ -27,7 +27,7 @@ Words scaling_words(const Words& more) {
 TEST(ScalingCommand, TrainsAtEachNumberOfRanks) {
   const TemporaryDirectory folder;
   const Outcome outcome = run_clustar(scaling_words({"--batch", "16", "--examples", "200", "--lr", "0.1", "--json",
-                                               folder.file("s.json"), "--report", folder.file("s.html")}));
+                                                     folder.file("s.json"), "--report", folder.file("s.html")}));
   ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("one rank"), HasSubstr("weak scaling")));
   const json document = folder.read_json("s.json");
@@ -55,8 +55,8 @@ TEST(ScalingCommand, TrainsAtEachNumberOfRanks) {
 
 TEST(ScalingCommand, AReplayScalesAndIsNamedSo) {
   const TemporaryDirectory folder;
-  const Outcome outcome = run_clustar(scaling_words({"--batch-rule", "strong", "--compute", "estimate=v100", "--batch", "32",
-                                               "--examples", "320", "--json", folder.file("s.json")}));
+  const Outcome outcome = run_clustar(scaling_words({"--batch-rule", "strong", "--compute", "estimate=v100", "--batch",
+                                                     "32", "--examples", "320", "--json", folder.file("s.json")}));
   ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("REPLAY"), HasSubstr("strong scaling")));
   EXPECT_FALSE(std::filesystem::exists(folder.file("s.json")));

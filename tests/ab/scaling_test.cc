@@ -33,10 +33,7 @@ ScalingPlan plan_of(std::vector<int> ranks, int rounds = 2, BatchRule rule = Bat
 
 // Of one rank 100 images/s and 10 more in each round; of n ranks over arm A half of linear, over B three quarters.
 Result<Run> made_up(const Plan& plan, Role role, int round) {
-  const double part = plan.ranks == 1             ? 1
-                      : role == Role::kBaseline   ? 0.5
-                      : role == Role::kCandidate ? 0.75
-                                                  : 0.9;
+  const double part = plan.ranks == 1 ? 1 : role == Role::kBaseline ? 0.5 : role == Role::kCandidate ? 0.75 : 0.9;
   Run run{.role = role, .round = round, .train = {}, .network = {10, 1000, 1}, .wall_s = 1};
   run.train = {{"images_per_second", plan.ranks * part * (100 + 10 * round)},
                {"train_s", 1.0},
@@ -180,13 +177,12 @@ TEST(Scaling, ARunThatFailsIsNamedAndRoundsBeforeItAreKept) {
 
 TEST(Scaling, AnInterruptEndsItBetweenRuns) {
   int runs = 0;
-  const auto outcomes = conduct(
-      plan_of({1, 2}, 9),
-      [&](const Plan& plan, Role role, int round) {
-        ++runs;
-        return made_up(plan, role, round);
-      },
-      {.on_run = {}, .on_round = {}, .interrupted = [&] { return runs == 6 ? 2 : 0; }});
+  const auto outcomes = conduct(plan_of({1, 2}, 9),
+                                [&](const Plan& plan, Role role, int round) {
+                                  ++runs;
+                                  return made_up(plan, role, round);
+                                },
+                                {.on_run = {}, .on_round = {}, .interrupted = [&] { return runs == 6 ? 2 : 0; }});
   ASSERT_TRUE(outcomes);
   EXPECT_EQ(runs, 6);
   EXPECT_EQ(outcomes->runs.size(), 4u);
@@ -196,8 +192,8 @@ TEST(Scaling, AnInterruptEndsItBetweenRuns) {
 TEST(Scaling, TableAndPageShowEveryPoint) {
   const json outcome = outcome_of(plan_of({1, 2, 4}));
   const std::string text = table(outcome);
-  EXPECT_THAT(text, AllOf(HasSubstr("one rank"), HasSubstr("no communication"), HasSubstr("1.500 ("), HasSubstr("0.750"),
-                          HasSubstr("batch 32, learning rate 0.05"), HasSubstr("Goyal")));
+  EXPECT_THAT(text, AllOf(HasSubstr("one rank"), HasSubstr("no communication"), HasSubstr("1.500 ("),
+                          HasSubstr("0.750"), HasSubstr("batch 32, learning rate 0.05"), HasSubstr("Goyal")));
   EXPECT_THAT(text, Not(HasSubstr("REPLAY")));
   const std::string html = page(document_of(outcome));
   EXPECT_THAT(html, AllOf(HasSubstr("linear"), HasSubstr("one &lt;socket&gt;"), Not(HasSubstr("one <socket>")),

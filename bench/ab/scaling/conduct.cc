@@ -100,8 +100,8 @@ Result<void> check(const ScalingPlan& plan) {
   if (const auto ok = check_arm("--candidate", plan.base.candidate, plan.ranks); !ok) return ok;
   const Plan largest = plan_at(plan, plan.ranks.back());
   if (largest.train.batch < largest.ranks) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("--batch {} gives some of the {} ranks nothing to do",
-                                                         largest.train.batch, largest.ranks));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--batch {} gives some of the {} ranks nothing to do", largest.train.batch, largest.ranks));
   }
   const double needed = std::ceil(largest.train.batch / trained_part(largest.train));
   if (largest.train.data.empty() && static_cast<double>(largest.train.generated) < needed) {

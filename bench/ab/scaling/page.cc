@@ -25,8 +25,9 @@ struct Curve {
   const char* name;
   const char* css_class;
 };
-constexpr Curve kCurves[] = {
-    {"baseline", "A (baseline)", "a"}, {"candidate", "B (candidate)", "b"}, {"no communication", "no communication", "c"}};
+constexpr Curve kCurves[] = {{"baseline", "A (baseline)", "a"},
+                             {"candidate", "B (candidate)", "b"},
+                             {"no communication", "no communication", "c"}};
 constexpr int kLinearDash = 1;
 
 // `key`: a spread of a point. Every curve begins at one rank.
@@ -81,11 +82,11 @@ std::string ratio_cell(const json& outcome, const json& point) {
 }
 
 std::string points_table(const json& outcome) {
-  std::string text = "<div class=scroll><table>" +
-                     row({"ranks", "run", "global batch", "learning rate", "images/s (range)", "linear",
-                          "efficiency (range)", "compute, ms/step", "exposed, ms/step", "steps", "loss", "accuracy",
-                          "B/A (95 % interval)"},
-                         "th");
+  std::string text =
+      "<div class=scroll><table>" +
+      row({"ranks", "run", "global batch", "learning rate", "images/s (range)", "linear", "efficiency (range)",
+           "compute, ms/step", "exposed, ms/step", "steps", "loss", "accuracy", "B/A (95 % interval)"},
+          "th");
   for (const json& point : outcome.at("points")) {
     text += row({show(point.at("ranks")), show(point.at("arm")), show(point.at("batch")),
                  option_text(point.at("learning_rate")), spread_cell(point.at("images_per_second"), 1),
@@ -110,9 +111,10 @@ std::string runs_table(const json& outcome) {
                                                         "hidden s", "steps", "bytes sent", "switch drops"},
                                                        "th");
   for (const json& run : outcome.at("runs")) {
-    text += row({show(run.at("round")), show(run.at("ranks")), show(run.at("arm")), show(run.at("images_per_second"), 1),
-                 show(run.at("compute_s")), show(run.at("exposed_comm_s")), show(run.at("hidden_comm_s")),
-                 show(run.at("steps")), show(run.at("bytes_sent")), show(run.at("switch_drops"))});
+    text +=
+        row({show(run.at("round")), show(run.at("ranks")), show(run.at("arm")), show(run.at("images_per_second"), 1),
+             show(run.at("compute_s")), show(run.at("exposed_comm_s")), show(run.at("hidden_comm_s")),
+             show(run.at("steps")), show(run.at("bytes_sent")), show(run.at("switch_drops"))});
   }
   return text + "</table></div>\n";
 }
@@ -124,7 +126,8 @@ std::vector<std::vector<std::string>> foot(const json& outcome) {
                             show(outcome.at("gradient_bytes")))},
       {"A", settings_words(outcome.at("arms").at(0))},
       {"B", settings_words(outcome.at("arms").at(1))}};
-  for (const auto& [name, value] : outcome.at("config").items()) rows.push_back({option_label(name), option_text(value)});
+  for (const auto& [name, value] : outcome.at("config").items())
+    rows.push_back({option_label(name), option_text(value)});
   for (const auto& [name, value] : outcome.at("inherited_settings").items()) {
     rows.push_back({name + " (inherited)", show(value)});
   }
@@ -137,10 +140,10 @@ std::vector<std::vector<std::string>> foot(const json& outcome) {
 std::string page(const json& document) {
   const json& outcome = document.at("scaling");
   std::string text = report::page_head(fmt::format("clustar ab: scaling of {}", show(outcome.at("model"))));
-  text += report::page_title(document, show(outcome.at("model")) + " on more and more ranks",
-                             fmt::format("A, the baseline: <b>{}</b>. B, the candidate: <b>{}</b>. {}.",
-                                         escaped(show(outcome.at("baseline"))), escaped(show(outcome.at("candidate"))),
-                                         escaped(rule_text(outcome))));
+  text += report::page_title(
+      document, show(outcome.at("model")) + " on more and more ranks",
+      fmt::format("A, the baseline: <b>{}</b>. B, the candidate: <b>{}</b>. {}.", escaped(show(outcome.at("baseline"))),
+                  escaped(show(outcome.at("candidate"))), escaped(rule_text(outcome))));
   if (!outcome.at("replay").is_null()) {
     text += fmt::format("<p class=warning>{}</p>\n", escaped(show(outcome["replay"].at("label"))));
   }

@@ -103,8 +103,8 @@ json run_json(const ScalingRun& one) {
               {"wall_s", one.run.wall_s},
               {"switch_bytes", one.run.network.bytes},
               {"switch_drops", one.run.network.drops}};
-  for (const char* key : {"images_per_second", "train_s", "compute_s", "exposed_comm_s", "hidden_comm_s", "steps", "images",
-                          "bytes_sent", "messages_sent", "accuracy", "loss", "replicas_identical"}) {
+  for (const char* key : {"images_per_second", "train_s", "compute_s", "exposed_comm_s", "hidden_comm_s", "steps",
+                          "images", "bytes_sent", "messages_sent", "accuracy", "loss", "replicas_identical"}) {
     result[key] = one.run.train.value(key, json(nullptr));
   }
   return result;
@@ -116,12 +116,14 @@ void warn_of_limits(const json& points, json& all) {
     fewest = std::min(fewest, one["steps"].get<double>());
     const double efficiency = one["efficiency"]["median"];
     if (one["arm"] != ab::to_string(Role::kCeiling) || efficiency >= kGoodCeiling) continue;
-    all.push_back(fmt::format("without any communication {} ranks reach {:.2f} of linear: this machine's cores, or the "
-                              "smaller batch of each rank, cost the rest, and no transport can give it back",
-                              one["ranks"].get<int>(), efficiency));
+    all.push_back(
+        fmt::format("without any communication {} ranks reach {:.2f} of linear: this machine's cores, or the "
+                    "smaller batch of each rank, cost the rest, and no transport can give it back",
+                    one["ranks"].get<int>(), efficiency));
   }
   if (fewest < kFewSteps) {
-    all.push_back(fmt::format("some runs have {:.0f} steps only; more --examples or --epochs make rates steadier", fewest));
+    all.push_back(
+        fmt::format("some runs have {:.0f} steps only; more --examples or --epochs make rates steadier", fewest));
   }
 }
 

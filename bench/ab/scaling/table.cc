@@ -62,10 +62,10 @@ std::string table(const json& outcome) {
     const int ranks = point["ranks"];
     const std::string arm = point["arm"];
     const std::string what = arm == "baseline" ? "A" : arm == "candidate" ? "B" : arm;
-    text += row(ranks == before ? "" : fmt::format("{}", ranks), what, spread(point["images_per_second"]),
-                rate(point["linear_images_per_second"]),
-                fmt::format("{:.3f}", point["efficiency"]["median"].get<double>()),
-                fmt::format("{:.2f}", point["exposed_comm_ms_per_step"].get<double>()), ratio_of(outcome, point));
+    text +=
+        row(ranks == before ? "" : fmt::format("{}", ranks), what, spread(point["images_per_second"]),
+            rate(point["linear_images_per_second"]), fmt::format("{:.3f}", point["efficiency"]["median"].get<double>()),
+            fmt::format("{:.2f}", point["exposed_comm_ms_per_step"].get<double>()), ratio_of(outcome, point));
     before = ranks;
   }
   text += "\n";
