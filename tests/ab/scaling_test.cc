@@ -83,6 +83,10 @@ TEST(Scaling, WeakGrowsBatchAndRateAndStrongNeither) {
   EXPECT_EQ(strong.ranks, 4);
   EXPECT_EQ(strong.train.batch, 32);
   EXPECT_DOUBLE_EQ(strong.train.rate, 0.05);
+  EXPECT_EQ(weak.train.generated, 4000u);
+  ScalingPlan replay = plan_of({1, 4});
+  replay.base.train.compute.kind = trainer::ComputeKind::kEstimate;
+  EXPECT_EQ(plan_at(replay, 4).train.generated, 16000u) << "as many steps as one rank has";
 }
 
 TEST(Scaling, RoundsGoUpAndDownAndOneRankRunsOnce) {
@@ -106,8 +110,10 @@ TEST(Scaling, RefusesWhatDoesNotFit) {
   EXPECT_THAT(why_not(few), AllOf(HasSubstr("--examples 79"), HasSubstr("allowed: 80")));
   few.base.train.generated = 80;
   EXPECT_EQ(why_not(few), "");
-  few.base.train.generated = 64;
-  few.base.train.compute.kind = trainer::ComputeKind::kEstimate;  // a replay holds nothing out
+  few.base.train.generated = 31;
+  few.base.train.compute.kind = trainer::ComputeKind::kEstimate;  // holds nothing out, and each rank has so many
+  EXPECT_THAT(why_not(few), HasSubstr("allowed: 32"));
+  few.base.train.generated = 32;
   EXPECT_EQ(why_not(few), "");
   ScalingPlan target = plan_of({1, 2});
   target.base.train.target_accuracy = 0.9;
@@ -161,7 +167,7 @@ TEST(Scaling, WarnsWhereTheMachineItselfDoesNotScale) {
 
 TEST(Scaling, ARunThatFailsIsNamedAndRoundsBeforeItAreKept) {
   const auto fails_in = [](int bad_round) {
-    return [bad_round](const Plan& plan, Role role, int round) -> Result<Run> {
+    return [bad_round](const Plan& plan, Role role, int round) -> Result<ab::Run> {
       if (round == bad_round && plan.ranks == 2 && role == Role::kCandidate) return fail(ErrorCode::kInternal, "gone");
       return made_up(plan, role, round);
     };

@@ -88,6 +88,7 @@ Plan plan_at(const ScalingPlan& plan, int ranks) {
   if (plan.rule == BatchRule::kWeak) {
     at.train.batch *= ranks;
     at.train.rate *= ranks;
+    if (at.train.compute.replays()) at.train.generated *= static_cast<std::size_t>(ranks);
   }
   return at;
 }
@@ -103,11 +104,14 @@ Result<void> check(const ScalingPlan& plan) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--batch {} gives some of the {} ranks nothing to do", largest.train.batch, largest.ranks));
   }
-  const double needed = std::ceil(largest.train.batch / trained_part(largest.train));
-  if (largest.train.data.empty() && static_cast<double>(largest.train.generated) < needed) {
+  // Of one rank's, where each rank has as many.
+  const double part = trained_part(largest.train) * static_cast<double>(largest.train.generated) /
+                      static_cast<double>(plan.base.train.generated);
+  const double needed = std::ceil(largest.train.batch / part);
+  if (largest.train.data.empty() && static_cast<double>(plan.base.train.generated) < needed) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--examples {} are fewer than a step of {} ranks takes; allowed: {:.0f} or more",
-                            largest.train.generated, largest.ranks, needed));
+                            plan.base.train.generated, largest.ranks, needed));
   }
   return {};
 }

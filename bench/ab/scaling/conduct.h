@@ -28,6 +28,8 @@ struct ScalingPlan {
 // "1,2,4,8": ascending, from 1 on, at least two of them. kInvalidArgument says what is allowed.
 Result<std::vector<int>> parse_counts(const std::string& text, int most);
 
+// Equal passes over the same examples, so that accuracies compare. A replay learns nothing: by the weak rule it has as
+// many examples a rank, so that each run has as many steps.
 Plan plan_at(const ScalingPlan& plan, int ranks);
 
 // What plan_at() of the largest number cannot tell. kInvalidArgument: a number of ranks that an arm's plan or the batch
