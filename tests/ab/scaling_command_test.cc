@@ -50,7 +50,7 @@ TEST(ScalingCommand, TrainsAtEachNumberOfRanks) {
   }
   const Outcome again = run_clustar({"report", folder.file("s.json"), "-o", folder.file("again.html")});
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_EQ(report::read_text(folder.file("again.html")), report::read_text(folder.file("s.html")));
+  EXPECT_EQ(*report::read_text(folder.file("again.html")), *report::read_text(folder.file("s.html")));
 }
 
 TEST(ScalingCommand, AReplayScalesAndIsNamedSo) {

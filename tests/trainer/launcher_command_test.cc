@@ -18,10 +18,21 @@ using ::testing::HasSubstr;
 // Of what is started from now on.
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
+// Whatever started the tests, and the test before.
+class TrainByLauncher : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",
+                             "PMI_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "MASTER_ADDR", "MASTER_PORT"}) {
+      unsetenv(name);
+    }
+  }
+};
+
 const Words kByLauncher{"train", "--launcher", "env", "--collective", "paraexpress", "--model", "lr", "--examples",
                         "200",   "--epochs",   "1"};
 
-TEST(TrainByLauncher, RanksFindEachOther) {
+TEST_F(TrainByLauncher, RanksFindEachOther) {
   const auto root = proxy::Bootstrap::pick_loopback_root();
   ASSERT_TRUE(root);
   const std::size_t colon = root->rfind(':');
@@ -42,7 +53,7 @@ TEST(TrainByLauncher, RanksFindEachOther) {
   EXPECT_EQ(result["replicas_identical"], true);
 }
 
-TEST(TrainByLauncher, SaysWhatIsMissing) {
+TEST_F(TrainByLauncher, SaysWhatIsMissing) {
   const auto refused = [](const Words& words) {
     const Outcome outcome = run_clustar(words);
     EXPECT_EQ(outcome.status, 2) << outcome.out;
