@@ -61,8 +61,9 @@ void tell_of_run(const scaling::ScalingRun& one, int rounds, int done, int total
   const json& train = one.run.train;
   std::cerr << fmt::format("[{}/{}] round {}/{}  {:>2} rank{}  {:<17} {:>9} images/s  exposed {:.3f} of {:.3f} s\n",
                            done, total, one.run.round + 1, rounds, one.ranks, one.ranks == 1 ? " " : "s",
-                           ab::to_string(one.run.role), ab::rate_text(train["images_per_second"]),
-                           train["exposed_comm_s"].get<double>(), train["train_s"].get<double>());
+                           one.ranks == 1 ? "alone" : ab::to_string(one.run.role),
+                           ab::rate_text(train["images_per_second"]), train["exposed_comm_s"].get<double>(),
+                           train["train_s"].get<double>());
 }
 
 // The testbed lives in here only: whatever happens, it is gone on return.
