@@ -485,8 +485,8 @@ void add_ab(CLI::App& app, int& status) {
       "    --candidate 'CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic' --report ab.html\n"
       "Jobs that share a fabric: clustar ab --jobs jobs.toml --rate 200M --baseline CLUSTAR_SEND_ORDER=fifo \\\n"
       "    --candidate CLUSTAR_SEND_ORDER=coflow --rounds 6 --json jobs.json --report jobs.html\n"
-      "More and more ranks: clustar ab --scaling 1,2,4,8 --model vgg16 --compute estimate=v100 --time-scale 32 \\\n"
-      "    --byte-scale 32 --batch 32 --examples 2560 --json scaling.json --report scaling.html\n"
+      "More and more ranks: clustar ab --scaling 1,2,4,8 --rate 40M --model vgg16 --compute estimate=v100 \\\n"
+      "    --time-scale 0.5 --byte-scale 512 --batch 32 --examples 320 --json scaling.json --report scaling.html\n"
       "Training in trouble: clustar ab --scenario clean,gray --data MNIST --json ab.json --report ab.html");
   command.callback([options, &status] { status = run(*options); });
 }
