@@ -111,8 +111,9 @@ train_arms() {
   local arms=(strict-tcp strict-mlt tolerant-mlt) arm
   [ $((round % 2)) -eq 1 ] || arms=(tolerant-mlt strict-mlt strict-tcp)
   for arm in "${arms[@]}"; do
+    # The same messages in all arms, each root's part directly to it, so that what differs is the contract.
     local how=(--seed "$round")
-    [ "$arm" != tolerant-mlt ] || how+=(--tolerant "$terms")
+    if [ "$arm" = tolerant-mlt ]; then how+=(--tolerant "$terms"); else how+=(--plan direct); fi
     train "$work/$name.$arm.$round.json" "${arm#*-}" "${how[@]}" "$@"
     say "round $round of $rounds, $name, $arm"
   done
