@@ -90,6 +90,7 @@ Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round,
   const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
   auto results = testbed.run({.arguments = train_arguments(plan, role, round),
                               .environment = environment_of(arm, testbed),
+                              .ranks = plan.ranks,
                               .on_record = on_record,
                               .helpers = role == Role::kCeiling ? 0 : arm.helpers(),
                               .stall_timeout = std::chrono::seconds(plan.stall_timeout_s)});

@@ -117,18 +117,19 @@ Result<json> Testbed::run(const Job& job) {
   }
   json results;
   trainer::LaunchOptions launch;
-  launch.ranks = ranks_;
+  const int ranks = job.ranks > 0 ? job.ranks : ranks_;
+  launch.ranks = ranks;
   launch.helpers = job.helpers;
   launch.environment = job.environment;
   launch.limit = job.limit;
   launch.arguments = [&](int rank) {
     std::vector<std::string> arguments = words_on(rank);
-    if (rank >= ranks_) {
-      const auto its = trainer::aggregator_arguments("", with_helpers, ranks_, rank - ranks_, job.stall_timeout);
+    if (rank >= ranks) {
+      const auto its = trainer::aggregator_arguments("", with_helpers, ranks, rank - ranks, job.stall_timeout);
       arguments.insert(arguments.end(), its.begin() + 1, its.end());
       return arguments;
     }
-    arguments.insert(arguments.end(), {"train", "--rank", std::to_string(rank), "--size", std::to_string(ranks_),
+    arguments.insert(arguments.end(), {"train", "--rank", std::to_string(rank), "--size", std::to_string(ranks),
                                        "--root", *root, "--report-fd", std::to_string(trainer::kReportFd)});
     arguments.insert(arguments.end(), job.arguments.begin(), job.arguments.end());
     if (job.helpers > 0) arguments.insert(arguments.end(), {"--helpers-root", with_helpers.helpers_root});

@@ -12,20 +12,19 @@
 
 #include "bench/ab/experiment.h"
 #include "bench/ab/interrupt.h"
-#include "bench/ab/labels.h"
 #include "bench/ab/results.h"
 #include "bench/cli/ab_jobs.h"
+#include "bench/cli/ab_scaling.h"
 #include "bench/cli/ab_suite.h"
 #include "bench/cli/ab_table.h"
 #include "bench/cli/ab_training.h"
+#include "bench/cli/ab_view.h"
 #include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
 #include "bench/trainer/model.h"
-#include "bench/trainer/progress_view.h"
 #include "bench/trainer/rank.h"
-#include "bench/trainer/record.h"
 #include "transport/base/own_folder.h"
 
 namespace clustar::bench::cli {
@@ -56,11 +55,13 @@ struct Options {
   AbSuiteArguments suite;
   AbJobsArguments jobs;
   AbTableArguments table;
+  AbScalingArguments scaling;
   CLI::Option* rounds_given = nullptr;
   CLI::Option* hosts_given = nullptr;
   CLI::Option* scenario_given = nullptr;
   CLI::Option* jobs_given = nullptr;
   CLI::Option* table_given = nullptr;
+  CLI::Option* scaling_given = nullptr;
   CLI::Option* baseline_given = nullptr;
   CLI::Option* candidate_given = nullptr;
   CLI::Option* limit_given = nullptr;
@@ -168,30 +169,6 @@ Result<void> complete(Options& options) {
   return complete_training(options);
 }
 
-// A line per run on standard error, and on a terminal a bar within each.
-class View {
- public:
-  View(const ab::Plan& plan, bool bar)
-      : plan_(plan), bar_(bar ? trainer::ProgressView::Style::kBar : trainer::ProgressView::Style::kNone) {}
-
-  void on_record(const json& record) {
-    trainer::Progress progress;
-    if (trainer::from_record(record, progress)) bar_.show(progress);
-  }
-  void on_run(int done, int total, const ab::Run& run) {
-    bar_.clear();
-    std::cerr << fmt::format("[{}/{}] round {}/{}  {:<17} {:>9} images/s  exposed {:.3f} of {:.3f} s\n", done, total,
-                             run.round + 1, plan_.rounds, ab::to_string(run.role),
-                             ab::rate_text(run.train["images_per_second"]), run.train["exposed_comm_s"].get<double>(),
-                             run.train["train_s"].get<double>());
-  }
-  void clear() { bar_.clear(); }
-
- private:
-  const ab::Plan& plan_;
-  trainer::ProgressView bar_;
-};
-
 struct Measured {
   ab::Outcomes outcomes;
   std::optional<fabric::PacketProof> proof;
@@ -237,7 +214,7 @@ Result<Measured> measure(const Options& options) {
     if (!proof) return tl::unexpected(proof.error());
     measured.proof = *proof;
   }
-  View view(plan, !options.no_progress && isatty(STDERR_FILENO) != 0);
+  AbView view(plan, !options.no_progress && isatty(STDERR_FILENO) != 0);
   ab::Progress progress{.on_run = [&](int done, int total, const ab::Run& run) { view.on_run(done, total, run); },
                         .on_record = [&](const json& record) { view.on_record(record); },
                         .on_round = {}};
@@ -306,6 +283,20 @@ int run_jobs(Options& options) {
                                     .ticks = !options.no_progress && isatty(STDERR_FILENO) != 0});
 }
 
+// What holds of any comparison is checked of the largest number of ranks.
+int run_scaling(Options& options) {
+  const auto counts = ab::scaling::parse_counts(options.scaling.counts, kMaxRanks);
+  if (!counts) return complain(kUsage, counts.error().message);
+  ab::scaling::ScalingPlan plan{.base = options.plan, .ranks = *counts, .rule = options.scaling.rule};
+  options.plan = ab::scaling::plan_at(plan, counts->back());
+  if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
+  ab::Plan completed = options.plan;
+  completed.train.batch = plan.base.train.batch;
+  completed.train.rate = plan.base.train.rate;
+  plan.base = std::move(completed);
+  return run_ab_scaling({std::move(plan), options.json_path, options.report_path});
+}
+
 int show(const Options& options, const Measured& measured) {
   const json document = document_of(options, measured);
   // What is asked for on standard output is there alone.
@@ -339,6 +330,7 @@ int run(Options& options) {
                                         .report_path = trainer::tagged(options.report_path, "replay")});
   }
   if (options.limit_given->count() > 0) return complain(kUsage, "--time-limit is for --scenario and --jobs");
+  if (options.scaling_given->count() > 0) return run_scaling(options);
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   if (options.plan.fabric) {
     if (const auto ok = fabric::check_root(); !ok) {
@@ -431,6 +423,8 @@ void add_ab(CLI::App& app, int& status) {
                             "--data", "--uplink", "--mtu", "--buffer"}) {
     options->table_given->excludes(other);
   }
+  options->scaling_given = add_ab_scaling_options(command, options->scaling);
+  options->scaling_given->excludes("--table")->excludes("--scenario")->excludes("--jobs")->excludes("--hosts");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
   command
       .add_option(
@@ -448,6 +442,8 @@ void add_ab(CLI::App& app, int& status) {
       "Jobs that share a fabric: clustar ab --jobs jobs.toml --rate 200M --baseline CLUSTAR_SEND_ORDER=fifo \\\n"
       "    --candidate CLUSTAR_SEND_ORDER=coflow --rounds 6 --json jobs.json --report jobs.html\n"
       "What was reported in 2018: clustar ab --table clustar --json table.json --report table.html\n"
+      "More and more ranks: clustar ab --scaling 1,2,4,8 --rate 40M --model vgg16 --compute estimate=v100 \\\n"
+      "    --time-scale 0.5 --byte-scale 512 --batch 32 --examples 320 --json scaling.json --report scaling.html\n"
       "Training in trouble: clustar ab --scenario clean,gray --data MNIST --json ab.json --report ab.html");
   command.callback([options, &status] { status = run(*options); });
 }

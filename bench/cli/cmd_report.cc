@@ -11,7 +11,9 @@
 #include <string>
 
 #include "bench/ab/jobs/results.h"
+#include "bench/ab/reproduction/outcome.h"
 #include "bench/ab/results.h"
+#include "bench/ab/scaling/results.h"
 #include "bench/ab/suite/page.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
@@ -51,6 +53,8 @@ bool is_ab(const nlohmann::json& document) {
 Result<std::string> ab_page(const nlohmann::json& document) {
   try {
     if (document.contains("jobs")) return ab::jobs::page(document);
+    if (document.contains("scaling")) return ab::scaling::page(document);
+    if (document.contains("table")) return ab::reproduction::page(document);
     return document.contains("training") ? ab::suite::page(document) : ab::html(document);
   } catch (const nlohmann::json::exception& error) {
     return fail(ErrorCode::kInvalidArgument, std::string("it is not as clustar ab --json writes it: ") + error.what());

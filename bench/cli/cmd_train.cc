@@ -19,6 +19,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/compute_options.h"
 #include "bench/cli/data_options.h"
+#include "bench/cli/launcher_option.h"
 #include "bench/cli/loss_options.h"
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
@@ -66,6 +67,7 @@ struct Options {
   double loss_tolerance = 0;
   const CLI::App* command = nullptr;
   // Which of the options were given.
+  bool by_launcher = false;  // --launcher env
   CLI::Option* ranks_given = nullptr;
   CLI::Option* plugin_given = nullptr;
   CLI::Option* rank_given = nullptr;
@@ -76,6 +78,8 @@ struct Options {
   CLI::Option* loss_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
+  // This process is one rank of several that others start.
+  bool by_hand() const { return by_launcher || rank_given->count() > 0; }
 };
 
 int usage_error(const std::string& message) {
@@ -235,8 +239,9 @@ std::string plugin_trouble(const Options& options, int ranks) {
 
 // What the command line parser cannot check alone. Empty: all is well.
 std::string contradiction(const Options& options) {
-  const bool by_hand = options.rank_given->count() > 0;
-  if (by_hand != (options.size_given->count() > 0) || by_hand != (options.root_given->count() > 0)) {
+  const bool by_hand = options.by_hand();
+  if (!options.by_launcher &&
+      (by_hand != (options.size_given->count() > 0) || by_hand != (options.root_given->count() > 0))) {
     return "--rank, --size and --root belong together";
   }
   const int ranks = by_hand ? options.rank.size : options.ranks;
@@ -323,6 +328,8 @@ Result<void> set_environment(Options& options) {
 }
 
 int run(Options& options) {
+  if (const std::string wrong = take_launcher(options.by_launcher, kMaxRanks, options.rank); !wrong.empty())
+    return usage_error(wrong);
   options.config.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
   options.config.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
   options.rank.stall_timeout = std::chrono::seconds(options.stall_timeout_s);
@@ -330,7 +337,7 @@ int run(Options& options) {
   // Absolute, because dlopen looks for a bare name on its own path and not here.
   options.rank.plugin =
       options.rank.plugin.empty() ? installed_library("libnccl-net-clustar.so") : absolute_path(options.rank.plugin);
-  const int all = options.rank_given->count() > 0 ? options.rank.size : options.ranks;
+  const int all = options.by_hand() ? options.rank.size : options.ranks;
   if (const std::string wrong = take_compute(options.compute, options.config, all); !wrong.empty()) {
     return usage_error(wrong);
   }
@@ -346,7 +353,7 @@ int run(Options& options) {
   }
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
-  if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
+  if (options.by_hand() || options.ranks == 1) return run_one_rank(options);
   // Before any rank starts, so that unusable data is reported once.
   const auto model = trainer::make_model(options.config.model, options.config.model_options);
   if (!options.config.compute.replays()) {
@@ -438,6 +445,7 @@ void add_rank_options(CLI::App& command, Options& options) {
   options.root_given =
       command.add_option("--root", options.rank.root, "HOST:PORT where rank 0 listens and the others find it")
           ->group(group);
+  add_launcher_option(command, options.by_launcher, group);
   command.add_option("--report-fd", options.report_fd, "For ranks that this program launches itself")->group("");
 }
 

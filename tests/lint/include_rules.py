@@ -120,6 +120,9 @@ ROOMS = {
     # Several jobs at once: as bench/ab, and what plays a job's traffic.
     "bench/ab/jobs": ["bench/ab", "bench/coflow", "bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report",
                       "bench/trainer", "transport/base"],
+    # The same training on more and more ranks: knows no fabric but its description and its proof.
+    "bench/ab/scaling": ["bench/ab", "bench/fabric", "bench/perf/statistics.h", "bench/report", "bench/trainer",
+                         "transport/base"],
     "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
     # What a toolchain includes before each file of a build for an older system.
     "packaging": [],

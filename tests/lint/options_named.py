@@ -40,7 +40,7 @@ def command_of(root, words):
 
 def check(root, options):
     for name in tree.files(root):
-        if not (name.endswith(".md") or name.startswith("scripts/")) or name.startswith(("CHANGELOG", "docs/results/")):
+        if not (name.endswith(".md") or name.startswith(("scripts/", "examples/"))) or name.startswith(("CHANGELOG", "docs/results/")):
             continue
         text = tree.read(root, name)
         for at, call in calls(text):

@@ -1,0 +1,88 @@
+#include "bench/trainer/launcher_place.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+namespace clustar::bench::trainer {
+namespace {
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+};
+// An outer launcher's variables reach what an inner one starts, so inner ones are first.
+constexpr std::array<Launcher, 4> kLaunchers{{{"torchrun", "RANK", "WORLD_SIZE"},
+                                              {"OpenMPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                              {"PMI", "PMI_RANK", "PMI_SIZE"},
+                                              {"srun", "SLURM_PROCID", "SLURM_NTASKS"}}};
+
+Result<int> number(const char* name, const std::string& text) {
+  int value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 0) return value;
+  return fail(ErrorCode::kInvalidArgument, fmt::format("--launcher env: {}='{}' is no number from 0 on", name, text));
+}
+
+std::string or_empty(const char* text) { return text != nullptr ? text : ""; }
+
+Result<std::string> root_of(const ReadVariable& read) {
+  const std::string host = or_empty(read("MASTER_ADDR"));
+  const std::string port = or_empty(read("MASTER_PORT"));
+  if (host.empty() || port.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--launcher env: nothing says where rank 0 listens; give --root HOST:PORT, or set MASTER_ADDR and "
+                "MASTER_PORT on every rank (mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500 ...)");
+  }
+  const auto value = number("MASTER_PORT", port);
+  if (!value) return tl::unexpected(value.error());
+  // torch.distributed.elastic: the agent's store has that port already.
+  const bool taken = or_empty(read("TORCHELASTIC_USE_AGENT_STORE")) == "True";
+  return fmt::format("{}:{}", host, *value + (taken ? 1 : 0));
+}
+
+Result<const Launcher*> launcher_of(const ReadVariable& read) {
+  std::string known;
+  for (const Launcher& one : kLaunchers) {
+    const bool has_rank = read(one.rank) != nullptr;
+    const bool has_size = read(one.size) != nullptr;
+    if (has_rank && has_size) return &one;
+    if (has_rank) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--launcher env: {} is set and {} is not, which {} sets, too", one.rank, one.size, one.name));
+    }
+    known += fmt::format("{}{} and {} ({})", known.empty() ? "" : ", ", one.rank, one.size, one.name);
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--launcher env: no launcher started this process, or its variables did not come through. One "
+                  "of these pairs is needed: {}; or --rank, --size and --root",
+                  known));
+}
+
+}  // namespace
+
+Result<LauncherPlace> place_by_launcher(const ReadVariable& read, const std::string& root) {
+  const auto launcher = launcher_of(read);
+  if (!launcher) return tl::unexpected(launcher.error());
+  const auto rank = number((*launcher)->rank, read((*launcher)->rank));
+  if (!rank) return tl::unexpected(rank.error());
+  const auto size = number((*launcher)->size, read((*launcher)->size));
+  if (!size) return tl::unexpected(size.error());
+  if (*rank >= *size) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("--launcher env: {}={} does not exist among {}={}",
+                                                         (*launcher)->rank, *rank, (*launcher)->size, *size));
+  }
+  LauncherPlace place{.launcher = (*launcher)->name, .rank = *rank, .size = *size, .root = root};
+  if (!root.empty()) return place;
+  const auto found = root_of(read);
+  if (!found) return tl::unexpected(found.error());
+  place.root = *found;
+  return place;
+}
+
+}  // namespace clustar::bench::trainer
