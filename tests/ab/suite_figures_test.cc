@@ -285,7 +285,9 @@ TEST(CapturedGain, NeedsCleanLinesAndATunedTcp) {
   std::erase_if(cut["scenarios"][1]["runs"].get_ref<json::array_t&>(),
                 [](const json& run) { return run["round"] == 4 && run["arm"] == "mlt-p0/ring"; });
   for (const json& one : captured_gains(cut)) {
-    if (one["scenario"] == "gray" && one["arm"] == "mlt-p0/ring") EXPECT_TRUE(one["met"].is_null());
+    if (one["scenario"] == "gray" && one["arm"] == "mlt-p0/ring") {
+      EXPECT_TRUE(one["met"].is_null());
+    }
   }
 }
 
