@@ -26,6 +26,7 @@ using nlohmann::json;
 constexpr std::pair<const char*, const char*> kArms[]{
     {"ring over TCP", "CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=cubic"},
     {"ring over MLT", "CLUSTAR_TRANSPORT=mlt"},
+    {"ParaExpress over TCP", "collective=paraexpress,plan=auto,CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=cubic"},
     {"ParaExpress over MLT", "collective=paraexpress,plan=auto,CLUSTAR_TRANSPORT=mlt"}};
 
 void say(const std::string& message) { std::cerr << "clustar ab: " << message << "\n"; }
@@ -80,7 +81,8 @@ CLI::Option* add_ab_table_options(CLI::App& command, AbTableArguments& arguments
   auto* table = command.add_option(
       "--table", arguments.table,
       "clustar: LR, MLP, AlexNet, VGG-16 and ResNet-50 over a parameter server as of 2018 and over ours, replayed, on "
-      "a link that leaves 1.25 times what was reported. Takes --hosts [8], --rate, --rounds [5], --json and --report");
+      "a link that leaves 1.25 times what was reported. Takes --hosts [16], --rate [50M], --rounds [5], --json and "
+      "--report");
   table->check(CLI::IsMember({"clustar"}))->group(group);
   const auto add = [&](const char* name, auto& value, const std::string& what) {
     return command.add_option(name, value, what)->group(group)->needs(table)->capture_default_str();
@@ -88,7 +90,8 @@ CLI::Option* add_ab_table_options(CLI::App& command, AbTableArguments& arguments
   add("--table-models", arguments.models, "Comma list of the models [all]")->delimiter(',')->type_name("MODEL");
   add("--table-card", arguments.card, "Card whose published figures computing is estimated from")
       ->check(CLI::IsMember(trainer::card_names()));
-  add("--table-steps", arguments.steps, "Steps of each run")->check(CLI::Range(2, 10000));
+  add("--table-steps", arguments.steps, "Steps of each run, at least: short ones get more")
+      ->check(CLI::Range(2, 10000));
   return table;
 }
 

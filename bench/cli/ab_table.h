@@ -13,14 +13,14 @@ struct AbTableArguments {
   std::string table;
   std::vector<std::string> models;
   std::string card = "p100";
-  int steps = 8;
+  int steps = 5;
 };
 
 // What it shares with the comparison of two arms.
 struct AbTableInput {
   std::string plugin;
-  std::string rate;
-  int ranks = 8;
+  std::string rate = "50M";
+  int ranks = 16;
   int rounds = 0;  // 0: the usual number
   int stall_timeout_s = 60;
   std::string json_path;

@@ -322,8 +322,8 @@ int run(Options& options) {
   if (options.jobs_given->count() > 0) return run_jobs(options);
   if (options.table_given->count() > 0) {
     return run_ab_table(options.table, {.plugin = options.plugin,
-                                        .rate = options.rate,
-                                        .ranks = options.hosts_given->count() > 0 ? options.plan.ranks : 8,
+                                        .rate = options.rate_given->count() > 0 ? options.rate : "50M",
+                                        .ranks = options.hosts_given->count() > 0 ? options.plan.ranks : 16,
                                         .rounds = options.rounds_given->count() > 0 ? options.plan.rounds : 0,
                                         .stall_timeout_s = options.plan.stall_timeout_s,
                                         .json_path = trainer::tagged(options.json_path, "replay"),

@@ -103,9 +103,9 @@ TEST(Table, TakesTheBestOfOurArmsAfterOneProbe) {
   World world;
   const json results = judge(conduct(plan, world.hands()), "server");
   ASSERT_EQ(results.size(), 2u);
-  EXPECT_EQ(world.ran.size(), 2u * (1 + 5 * 4));
+  EXPECT_EQ(world.ran.size(), 2u * (2 + 5 * 4));
   EXPECT_EQ(world.ran[0], "lr server");
-  EXPECT_EQ(world.ran[2], "lr alone");
+  EXPECT_EQ(world.ran[3], "lr alone");
   for (const json& one : results) {
     EXPECT_EQ(one["candidate"], "fast");
     EXPECT_EQ(one["arms"].size(), 2u);

@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kProbes = 2;  // the second with the steps that the first asked for
 constexpr std::size_t kBaseline = 0, kCeiling = 1, kFirstArm = 2;
 
 Load load_of(const TablePlan& plan, const Row& row) {
@@ -39,10 +40,14 @@ class RowRunner {
   json run() {
     const Load load = load_of(plan_, row_);
     scales_ = first_scales(row_, load);
-    const auto probe = train(kBaseline, 0);
-    if (!probe) return told(probe.error().message);
-    probe_exposed_s_ = probe->at("exposed_comm_s").get<double>() / probe->at("steps").get<double>();
-    scales_.time = time_scale(row_, load, probe_exposed_s_);
+    steps_ = plan_.steps;
+    for (int probes = 0; probes < kProbes; ++probes) {
+      const auto probe = train(kBaseline, 0);
+      if (!probe) return told(probe.error().message);
+      probe_exposed_s_ = probe->at("exposed_comm_s").get<double>() / probe->at("steps").get<double>();
+      scales_.time = time_scale(row_, load, probe_exposed_s_);
+      steps_ = std::max(plan_.steps, steps_of(row_, load.compute_s * scales_.time));
+    }
     for (int round = 0; round < plan_.rounds; ++round) {
       for (const std::size_t who : order_of_round(plan_.arms.size(), round)) {
         const auto results = train(who, round);
@@ -60,7 +65,7 @@ class RowRunner {
       return fail(ErrorCode::kSystem, fmt::format("interrupted by signal {}", signal));
     }
     const Role role = who == kBaseline ? Role::kBaseline : who == kCeiling ? Role::kCeiling : Role::kCandidate;
-    return hands_.train(plan_of(plan_, row_, scales_, who < kFirstArm ? 0 : who - kFirstArm), role, round);
+    return hands_.train(plan_of(plan_, row_, scales_, who < kFirstArm ? 0 : who - kFirstArm, steps_), role, round);
   }
 
   void keep(std::size_t who, int round, const json& results) {
@@ -83,6 +88,7 @@ class RowRunner {
             {"wanted_ceiling", wanted_ceiling(row_)},
             {"time_scale", scales_.time},
             {"byte_scale", scales_.byte},
+            {"steps", steps_},
             {"probe_exposed_s", probe_exposed_s_},
             {"runs", runs_},
             {"problem", problem.empty() ? json(nullptr) : json(problem)}};
@@ -92,6 +98,7 @@ class RowRunner {
   const Row& row_;
   const Hands& hands_;
   Scales scales_;
+  int steps_ = 1;
   double probe_exposed_s_ = 0;
   json runs_ = json::array();
 };
@@ -104,7 +111,7 @@ std::vector<std::size_t> order_of_round(std::size_t arms, int round) {
   return order;
 }
 
-Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm) {
+Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm, int steps) {
   Plan one;
   one.baseline = plan.baseline;
   one.candidate = plan.arms.at(arm);
@@ -114,7 +121,7 @@ Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::s
   one.train.model = row.model;
   one.train.epochs = 1;
   one.train.batch = plan.batch * plan.ranks;
-  one.train.generated = static_cast<std::size_t>(one.train.batch) * static_cast<std::size_t>(plan.steps);
+  one.train.generated = static_cast<std::size_t>(one.train.batch) * static_cast<std::size_t>(steps);
   one.train.compute.kind = trainer::ComputeKind::kEstimate;
   one.train.compute.source = plan.card;
   one.train.compute.time_scale = scales.time;

@@ -21,7 +21,7 @@ struct TablePlan {
   std::uint64_t rate_bps = 0;
   std::string card;  // whose published figures computing is estimated from
   int batch = 32;    // of one rank
-  int steps = 8;     // of one run
+  int steps = 5;     // of one run, at least
   int rounds = kRoundsOfTable;
   int stall_timeout_s = 60;
 
@@ -32,7 +32,7 @@ struct TablePlan {
 std::vector<std::size_t> order_of_round(std::size_t arms, int round);
 
 // A comparison's plan for `clustar train` of one of our arms, or the first for the other roles.
-Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm);
+Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm, int steps);
 
 struct Hands {
   std::function<Result<nlohmann::json>(const Plan& plan, Role role, int round)> train;  // what the trainer reports

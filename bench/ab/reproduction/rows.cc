@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace clustar::bench::ab::reproduction {
 
@@ -43,6 +44,10 @@ Scales first_scales(const Row& row, const Load& load) {
 
 double time_scale(const Row& row, const Load& load, double exposed_s) {
   return exposed_s / (wanted_ceiling(row) - 1) / load.compute_s;
+}
+
+int steps_of(const Row& row, double compute_s) {
+  return static_cast<int>(std::min(std::ceil(kRunSeconds / (wanted_ceiling(row) * compute_s)), 10'000.0));
 }
 
 }  // namespace clustar::bench::ab::reproduction

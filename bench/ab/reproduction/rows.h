@@ -37,9 +37,13 @@ struct Scales {
 };
 // So that a step computes for about kComputeSeconds and one server, by whose port all gradients come and go one after
 // the other, brings it to the wanted ceiling. Where that would take larger gradients than there are, a step is shorter.
-inline constexpr double kComputeSeconds = 0.5;
+inline constexpr double kComputeSeconds = 1;
 Scales first_scales(const Row& row, const Load& load);
 // For the same, by what the baseline's communication took of a step: compute follows it.
 double time_scale(const Row& row, const Load& load, double exposed_s);
+
+// Of the baseline's steps, how many make a run of kRunSeconds: short steps need more of them for a steady figure.
+inline constexpr double kRunSeconds = 6;
+int steps_of(const Row& row, double compute_s);
 
 }  // namespace clustar::bench::ab::reproduction
