@@ -93,7 +93,8 @@ TrainingState Trainer::training_state(std::span<float> network_state, std::span<
     const Bucket& bucket = plan().buckets[b];
     const std::span<float> residual = reducer_.residual(b);
     for (const std::size_t tensor : bucket.tensors) {
-      const auto& [name, elements, columns] = tensors[tensor];
+      const std::string& name = tensors[tensor].name;
+      const std::size_t elements = tensors[tensor].elements;
       const std::size_t at = plan().tensor_offset[tensor];
       const auto add = [&](std::vector<TrainingState::Array>& arrays, const char* what, std::span<float> values) {
         if (!values.empty()) arrays.push_back({fmt::format("{} of {}", what, name), values});

@@ -214,6 +214,14 @@ TEST_F(Resume, WithOverlapAndPrefetch) {
   expect_continuation(problem);
 }
 
+TEST_F(Resume, WithShardedMomentumAndMicroBatches) {
+  Problem problem("mlp");
+  problem.config.sharding = parallel::Sharding::kZero1;
+  problem.config.accumulate = 2;
+  problem.plan = plan_of(problem.config, problem.model, 2);
+  expect_continuation(problem);
+}
+
 TEST_F(Resume, WithWhatCodecsLeftOut) {
   for (const Codec codec : {Codec::kOneBit, Codec::kTopK}) {
     Problem problem("mlp-small");

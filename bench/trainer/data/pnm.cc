@@ -74,7 +74,8 @@ Result<Header> read_header(std::span<const std::uint8_t> bytes) {
 Result<Square> read_pnm(std::span<const std::uint8_t> bytes) {
   const auto header = read_header(bytes);
   if (!header) return tl::unexpected(header.error());
-  const auto& [channels, columns, rows, highest, header_bytes] = *header;
+  const auto& [channels, columns, rows, most, header_bytes] = *header;
+  const std::size_t highest = most;
   const std::span<const std::uint8_t> values = bytes.subspan(header_bytes);
   if (values.size() != columns * rows * channels) {
     return malformed(bytes.size(), fmt::format("{} bytes of pixels; {} x {} x {} have {}", values.size(), columns, rows,
