@@ -83,6 +83,8 @@ rate = "1G"
 TOML
 "$clustar" fabric up --name "$fabric" --topology "$work/sites.toml" >"$work/up" 2>&1 ||
   skip "no fabric can be made here: $(tail -n 1 "$work/up")"
+"$clustar" fabric set leaf0-leaf1 --name "$fabric" --loss none >"$work/up" 2>&1 ||
+  skip "no line can be made to lose packets here: $(tail -n 1 "$work/up")"
 
 port=23000
 # train FILE TRANSPORT OPTION...: one training of four ranks, its results in FILE.
