@@ -44,6 +44,10 @@ Result<Testbed> Testbed::on_fabric(fabric::FabricSpec spec, int ranks) {
 
 Testbed Testbed::on_loopback(int ranks) { return Testbed(ranks); }
 
+Result<Testbed> Testbed::make(const std::optional<fabric::FabricSpec>& spec, int ranks) {
+  return spec ? on_fabric(*spec, ranks) : Result<Testbed>(on_loopback(ranks));
+}
+
 Testbed::Testbed(Testbed&& other) noexcept
     : ranks_(other.ranks_), fabric_(std::exchange(other.fabric_, std::nullopt)), runs_(other.runs_) {}
 
@@ -83,6 +87,13 @@ Result<SwitchCounters> Testbed::counters() const {
     sum.drops += port.to_host.drops;
   }
   return sum;
+}
+
+Result<std::optional<fabric::PacketProof>> Testbed::prove() const {
+  if (!fabric_) return std::nullopt;
+  const auto proof = fabric_->prove();
+  if (!proof) return tl::unexpected(proof.error());
+  return *proof;
 }
 
 std::string Testbed::program() {

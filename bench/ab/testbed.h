@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/fabric/fabric.h"
+#include "bench/fabric/probe.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::ab {
@@ -39,6 +40,8 @@ class Testbed {
   // Fabric::up(). Ranks are on the hosts from 0 on; 0: one on each.
   static Result<Testbed> on_fabric(fabric::FabricSpec spec, int ranks = 0);
   static Testbed on_loopback(int ranks);
+  // On such a fabric, or without one on loopback.
+  static Result<Testbed> make(const std::optional<fabric::FabricSpec>& spec, int ranks);
   // Ends what runs on the fabric and removes it.
   ~Testbed();
   Testbed(Testbed&& other) noexcept;
@@ -50,6 +53,8 @@ class Testbed {
   // The kernel's default where the ranks run.
   std::string congestion_control() const;
   Result<SwitchCounters> counters() const;  // zeros on loopback
+  // That the fabric's queues hold packets; nothing on loopback.
+  Result<std::optional<fabric::PacketProof>> prove() const;
 
   static std::string program();  // this one's path
   // What begins the words of a command of clustar that runs on a host; its first word is the program.

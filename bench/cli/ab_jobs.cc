@@ -85,15 +85,6 @@ json jobs_document(json outcome) {
   return document;
 }
 
-// Files only; each is replaced in one step.
-Result<void> write_jobs(const AbJobsInput& input, const json& document) {
-  if (!input.json_path.empty() && input.json_path != "-") {
-    if (auto ok = report::write_json(document, input.json_path); !ok) return ok;
-  }
-  if (input.report_path.empty() || input.report_path == "-") return {};
-  return report::write_text(jobs::page(document), input.report_path);
-}
-
 // The testbed lives in here only: whatever happens, it is gone on return.
 Result<jobs::JobsOutcomes> measure_jobs(const jobs::JobsPlan& plan, const AbJobsInput& input) {
   auto testbed = ab::Testbed::on_fabric(plan.fabric);
@@ -106,9 +97,9 @@ Result<jobs::JobsOutcomes> measure_jobs(const jobs::JobsPlan& plan, const AbJobs
   events.on_run = [&](const jobs::Run& run, int done, int total) {
     std::cerr << (input.ticks ? kClearLine : "") << jobs::run_line(plan, run, done, total) << "\n";
   };
-  if (!input.json_path.empty() || !input.report_path.empty()) {
+  if (input.output.to_files()) {
     events.on_change = [&](const jobs::JobsOutcomes& so_far) {
-      const auto ok = write_jobs(input, jobs_document(jobs::to_json(plan, so_far)));
+      const auto ok = input.output.write_files(jobs_document(jobs::to_json(plan, so_far)), jobs::page);
       if (!ok) tell_of_jobs(kFailed, "warning: " + ok.error().message);
     };
   }
@@ -119,16 +110,8 @@ Result<jobs::JobsOutcomes> measure_jobs(const jobs::JobsPlan& plan, const AbJobs
 
 int show_jobs(const jobs::JobsPlan& plan, const jobs::JobsOutcomes& outcomes, const AbJobsInput& input) {
   const json document = jobs_document(jobs::to_json(plan, outcomes));
-  // What is asked for on standard output is there alone.
-  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
-  people << jobs::table(document["jobs"]) << std::flush;
-  Result<void> written = write_jobs(input, document);
-  if (written && input.json_path == "-") written = report::write_json(document, "-");
-  if (written && input.report_path == "-") written = report::write_text(jobs::page(document), "-");
-  if (!written) return tell_of_jobs(kFailed, written.error().message);
-  if (!input.report_path.empty() && input.report_path != "-") {
-    people << fmt::format("Report with plots: {}\n", absolute_path(input.report_path));
-  }
+  input.output.people() << jobs::table(document["jobs"]) << std::flush;
+  if (const auto ok = input.output.write(document, jobs::page); !ok) return tell_of_jobs(kFailed, ok.error().message);
   if (!outcomes.ended_by.empty()) return tell_of_jobs(kFailed, outcomes.ended_by + "; the runs before that are kept");
   const int failed = document["jobs"]["failed_runs"];
   if (failed == 0) return kOk;

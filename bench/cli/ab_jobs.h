@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bench/ab/experiment.h"
+#include "bench/cli/ab_output.h"
 #include "bench/fabric/spec.h"
 
 namespace clustar::bench::cli {
@@ -25,8 +26,7 @@ struct AbJobsInput {
   fabric::FabricSpec fabric;
   bool hosts_given = false;  // otherwise as many as the jobs need
   int limit_s = 1800;
-  std::string json_path;
-  std::string report_path;
+  AbOutput output;
   bool ticks = false;  // how far jobs are, on a terminal
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,10 +9,9 @@
 #include "bench/ab/interrupt.h"
 #include "bench/ab/labels.h"
 #include "bench/ab/scaling/results.h"
+#include "bench/cli/ab_training.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
-#include "bench/trainer/model.h"
-#include "bench/trainer/rank.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -39,24 +37,6 @@ json scaling_document(const scaling::ScalingPlan& plan, const Measured& measured
   return document;
 }
 
-// Files only; each is replaced in one step.
-Result<void> write_scaling(const AbScalingInput& input, const json& document) {
-  if (!input.json_path.empty() && input.json_path != "-") {
-    if (auto ok = report::write_json(document, input.json_path); !ok) return ok;
-  }
-  if (input.report_path.empty() || input.report_path == "-") return {};
-  return report::write_text(scaling::page(document), input.report_path);
-}
-
-// Before any rank starts, so that unusable data is reported once.
-Result<void> check_data(const trainer::TrainConfig& config) {
-  const auto model = trainer::make_model(config.model, config.model_options);
-  if (!model) return tl::unexpected(model.error());
-  if (config.compute.replays()) return {};
-  const auto data = trainer::load_data(config, *model);
-  return data ? Result<void>() : tl::unexpected(data.error());
-}
-
 void tell_of_run(const scaling::ScalingRun& one, int rounds, int done, int total) {
   const json& train = one.run.train;
   std::cerr << fmt::format("[{}/{}] round {}/{}  {:>2} rank{}  {:<17} {:>9} images/s  exposed {:.3f} of {:.3f} s\n",
@@ -69,16 +49,12 @@ void tell_of_run(const scaling::ScalingRun& one, int rounds, int done, int total
 // The testbed lives in here only: whatever happens, it is gone on return.
 Result<Measured> measure_scaling(const AbScalingInput& input) {
   const scaling::ScalingPlan& plan = input.plan;
-  const int most = plan.ranks.back();
-  auto testbed = plan.base.fabric ? ab::Testbed::on_fabric(*plan.base.fabric, most)
-                                  : Result<ab::Testbed>(ab::Testbed::on_loopback(most));
+  auto testbed = ab::Testbed::make(plan.base.fabric, plan.ranks.back());
   if (!testbed) return tl::unexpected(testbed.error());
   Measured measured;
-  if (testbed->fabric()) {
-    const auto proof = testbed->fabric()->prove();
-    if (!proof) return tl::unexpected(proof.error());
-    measured.proof = *proof;
-  }
+  auto proof = testbed->prove();
+  if (!proof) return tl::unexpected(proof.error());
+  measured.proof = *proof;
   const std::string kernels = testbed->congestion_control();
   scaling::ScalingEvents events;
   events.on_run = [&](const scaling::ScalingRun& one, int done, int total) {
@@ -87,7 +63,7 @@ Result<Measured> measure_scaling(const AbScalingInput& input) {
   events.on_round = [&](const scaling::ScalingOutcomes& so_far) {
     Measured until_now{so_far, measured.proof};
     until_now.outcomes.kernel_congestion_control = kernels;
-    const auto ok = write_scaling(input, scaling_document(plan, until_now));
+    const auto ok = input.output.write_files(scaling_document(plan, until_now), scaling::page);
     if (!ok) tell(kFailed, "warning: " + ok.error().message);
   };
   events.interrupted = [] { return ab::Interrupt::signal_number(); };
@@ -122,7 +98,7 @@ CLI::Option* add_ab_scaling_options(CLI::App& command, AbScalingArguments& argum
 
 int run_ab_scaling(const AbScalingInput& input) {
   if (const auto ok = scaling::check(input.plan); !ok) return tell(kUsage, ok.error().message);
-  if (const auto ok = check_data(input.plan.base.train); !ok) return tell(kFailed, ok.error().message);
+  if (const auto ok = check_ab_data(input.plan.base.train); !ok) return tell(kFailed, ok.error().message);
   const ab::Interrupt interrupt;
   const auto measured = measure_scaling(input);
   if (!measured) {
@@ -131,16 +107,9 @@ int run_ab_scaling(const AbScalingInput& input) {
                              (no_fabric ? "\nWithout a fabric, on loopback: clustar ab --local --scaling ..." : ""));
   }
   const json document = scaling_document(input.plan, *measured);
-  // What is asked for on standard output is there alone.
-  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
-  people << scaling::table(document["scaling"]) << std::flush;
-  Result<void> written = write_scaling(input, document);
-  if (written && input.json_path == "-") written = report::write_json(document, "-");
-  if (written && input.report_path == "-") written = report::write_text(scaling::page(document), "-");
+  input.output.people() << scaling::table(document["scaling"]) << std::flush;
+  const auto written = input.output.write(document, scaling::page);
   if (!written) return tell(kFailed, written.error().message);
-  if (!input.report_path.empty() && input.report_path != "-") {
-    people << fmt::format("Report with plots: {}\n", absolute_path(input.report_path));
-  }
   const std::string& ended_by = measured->outcomes.ended_by;
   return ended_by.empty() ? kOk : tell(kFailed, ended_by + "; the rounds before that are kept");
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/ab/scaling/conduct.h"
+#include "bench/cli/ab_output.h"
 
 namespace clustar::bench::cli {
 
@@ -15,8 +16,7 @@ struct AbScalingArguments {
 
 struct AbScalingInput {
   ab::scaling::ScalingPlan plan;
-  std::string json_path;
-  std::string report_path;
+  AbOutput output;
 };
 
 // Returns --scaling, by which it is asked for.

@@ -17,6 +17,7 @@
 #include "bench/ab/suite/page.h"
 #include "bench/ab/suite/place.h"
 #include "bench/ab/suite/table.h"
+#include "bench/cli/ab_training.h"
 #include "bench/cli/options.h"
 #include "bench/fabric/fabric.h"
 #include "bench/report/report.h"
@@ -24,7 +25,6 @@
 #include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/progress_view.h"
-#include "bench/trainer/rank.h"
 #include "bench/trainer/record.h"
 
 namespace clustar::bench::cli {
@@ -71,13 +71,9 @@ Result<suite::SuitePlan> plan_of(const AbSuiteArguments& arguments, const AbSuit
                                                          plan.training.train.batch, scenario.ranks, scenario.name));
   }
   const trainer::TrainConfig& train = plan.training.train;
-  const auto model = trainer::make_model(train.model, train.model_options);
-  if (!model) return tl::unexpected(model.error());
-  // Before any rank starts, so that unusable data is reported once.
-  if (!train.compute.replays()) {
-    if (const auto data = trainer::load_data(train, *model); !data) return tl::unexpected(data.error());
-  }
-  for (const trainer::Bucket& bucket : trainer::plan_of(train, *model).buckets) {
+  if (const auto ok = check_ab_data(train); !ok) return tl::unexpected(ok.error());
+  const trainer::Model model = *trainer::make_model(train.model, train.model_options);
+  for (const trainer::Bucket& bucket : trainer::plan_of(train, model).buckets) {
     plan.largest_bucket_bytes = std::max<std::uint64_t>(plan.largest_bucket_bytes, bucket.elements * sizeof(float));
   }
   return plan;
@@ -118,8 +114,11 @@ Result<json> measure(const suite::SuitePlan& plan, const AbSuiteInput& input, co
   events.on_change = [&](const json& training) {
     json copy = training;
     copy["load_average_before"] = load_before;
-    if (input.json_path.empty() || input.json_path == "-") return;
-    if (const auto ok = report::write_json(document_of(std::move(copy)), input.json_path); !ok) say(ok.error().message);
+    // The page is drawn at the end: it would take longer with every run.
+    const AbOutput document_only{.json_path = input.output.json_path};
+    if (const auto ok = document_only.write_files(document_of(std::move(copy)), suite::page); !ok) {
+      say(ok.error().message);
+    }
   };
   events.interrupted = [] { return ab::Interrupt::signal_number(); };
   const suite::Hands hands = place.hands();
@@ -205,18 +204,9 @@ int run_ab_suite(const AbSuiteArguments& given, const AbSuiteInput& input) {
   }
   const bool failed = has_failures(*training);
   const json document = document_of(std::move(*training));
-  // What is asked for on standard output is there alone.
-  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
-  people << suite::table(document["training"]) << std::flush;
-  Result<void> written;
-  if (!input.json_path.empty()) written = report::write_json(document, input.json_path);
-  if (written && !input.report_path.empty()) {
-    written = report::write_text(suite::page(document), input.report_path);
-    if (written && input.report_path != "-")
-      people << fmt::format("Report with plots: {}\n", absolute_path(input.report_path));
-  }
-  if (!written) {
-    say(written.error().message);
+  input.output.people() << suite::table(document["training"]) << std::flush;
+  if (const auto ok = input.output.write(document, suite::page); !ok) {
+    say(ok.error().message);
     return kFailed;
   }
   return failed ? kFailed : kOk;

@@ -8,6 +8,7 @@
 
 #include "bench/ab/experiment.h"
 #include "bench/ab/suite/scenario.h"
+#include "bench/cli/ab_output.h"
 
 namespace clustar::bench::cli {
 
@@ -27,8 +28,7 @@ struct AbSuiteInput {
   ab::Plan training;  // baseline.plugin, train, channels and stall_timeout_s
   ab::suite::Changes changes;
   int rounds = 0;
-  std::string json_path;
-  std::string report_path;
+  AbOutput output;
   bool bar = false;  // within a run
 };
 

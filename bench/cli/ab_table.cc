@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -56,7 +57,16 @@ Result<reproduction::TablePlan> plan_of(const AbTableArguments& arguments, const
   return plan;
 }
 
-Result<json> measure(const reproduction::TablePlan& plan) {
+json document_of(const reproduction::TablePlan& plan, const json& rows) {
+  json document = report::envelope("ab", reproduction::judge(rows, plan.baseline.name));
+  document["table"] = "clustar";
+  document["label"] = reproduction::kLabel;
+  document["command_line"] = report::command_line();
+  return document;
+}
+
+// Returns the document.
+Result<json> measure(const reproduction::TablePlan& plan, const AbOutput& output) {
   fabric::FabricSpec spec;
   spec.hosts = plan.ranks;
   spec.rate_bps = plan.rate_bps;
@@ -70,8 +80,14 @@ Result<json> measure(const reproduction::TablePlan& plan) {
                                     return std::move(run->train);
                                   },
                                   .interrupted = [] { return ab::Interrupt::signal_number(); },
-                                  .say = [](const std::string& line) { std::cerr << line << "\n"; }};
-  return reproduction::judge(reproduction::conduct(plan, hands), plan.baseline.name);
+                                  .say = [](const std::string& line) { std::cerr << line << "\n"; },
+                                  // What was measured stays, whatever ends this.
+                                  .on_row =
+                                      [&](const json& rows) {
+                                        const auto ok = output.write_files(document_of(plan, rows), reproduction::page);
+                                        if (!ok) say("warning: " + ok.error().message);
+                                      }};
+  return document_of(plan, reproduction::conduct(plan, hands));
 }
 
 }  // namespace
@@ -97,28 +113,21 @@ CLI::Option* add_ab_table_options(CLI::App& command, AbTableArguments& arguments
 
 int run_ab_table(const AbTableArguments& arguments, const AbTableInput& input) {
   const auto plan = plan_of(arguments, input);
-  if (!plan) {
-    say(plan.error().message + "\nRun 'clustar ab --help' for more information.");
+  const auto writable = input.output.check();
+  for (const Error* error : {plan ? nullptr : &plan.error(), writable ? nullptr : &writable.error()}) {
+    if (error == nullptr) continue;
+    say(error->message + "\nRun 'clustar ab --help' for more information.");
     return kUsage;
   }
   if (const auto ok = fabric::check_root(); !ok) return say(ok.error().message), kFailed;
   const ab::Interrupt interrupt;
-  auto results = measure(*plan);
-  if (!results) return say(results.error().message), kFailed;
-  bool failed = false;
-  for (const json& row : *results) failed = failed || !row.at("problem").is_null();
-  json document = report::envelope("ab", std::move(*results));
-  document["table"] = arguments.table;
-  document["label"] = reproduction::kLabel;
-  document["command_line"] = report::command_line();
-  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
-  people << reproduction::table(document["results"]) << std::flush;
-  Result<void> written;
-  if (!input.json_path.empty()) written = report::write_json(document, input.json_path);
-  if (written && !input.report_path.empty())
-    written = report::write_text(reproduction::page(document), input.report_path);
-  if (!written) return say(written.error().message), kFailed;
-  return failed ? kFailed : kOk;
+  const auto document = measure(*plan, input.output);
+  if (!document) return say(document.error().message), kFailed;
+  const json& results = document->at("results");
+  input.output.people() << reproduction::table(results) << std::flush;
+  if (const auto ok = input.output.write(*document, reproduction::page); !ok) return say(ok.error().message), kFailed;
+  const auto failed = [](const json& row) { return !row.at("problem").is_null(); };
+  return std::any_of(results.begin(), results.end(), failed) ? kFailed : kOk;
 }
 
 }  // namespace clustar::bench::cli

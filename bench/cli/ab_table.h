@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/base/result.h"
+#include "bench/cli/ab_output.h"
 
 namespace clustar::bench::cli {
 
@@ -23,8 +23,7 @@ struct AbTableInput {
   int ranks = 16;
   int rounds = 0;  // 0: the usual number
   int stall_timeout_s = 60;
-  std::string json_path;
-  std::string report_path;
+  AbOutput output;
 };
 
 // Returns --table, by which it is asked for.

@@ -7,6 +7,7 @@
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/trainer/model.h"
+#include "bench/trainer/rank.h"
 
 namespace clustar::bench::cli {
 
@@ -64,6 +65,14 @@ Result<void> complete_ab_training(const AbTraining& options, ab::Plan& plan) {
     return fail(ErrorCode::kInvalidArgument, "--examples is for generated examples; without --data only");
   }
   return {};
+}
+
+Result<void> check_ab_data(const trainer::TrainConfig& train) {
+  const auto model = trainer::make_model(train.model, train.model_options);
+  if (!model) return tl::unexpected(model.error());
+  if (train.compute.replays()) return {};
+  const auto data = trainer::load_data(train, *model);
+  return data ? Result<void>() : tl::unexpected(data.error());
 }
 
 }  // namespace clustar::bench::cli

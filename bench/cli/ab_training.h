@@ -28,4 +28,7 @@ void add_ab_training_options(CLI::App& command, AbTraining& options, ab::Plan& p
 // After the command line was read. kInvalidArgument: what does not fit together.
 Result<void> complete_ab_training(const AbTraining& options, ab::Plan& plan);
 
+// Whether the data can be used, before any rank starts, so that it is said once. A replay reads none.
+Result<void> check_ab_data(const trainer::TrainConfig& train);
+
 }  // namespace clustar::bench::cli

@@ -14,6 +14,7 @@
 #include "bench/ab/interrupt.h"
 #include "bench/ab/results.h"
 #include "bench/cli/ab_jobs.h"
+#include "bench/cli/ab_output.h"
 #include "bench/cli/ab_scaling.h"
 #include "bench/cli/ab_suite.h"
 #include "bench/cli/ab_table.h"
@@ -23,8 +24,6 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
-#include "bench/trainer/model.h"
-#include "bench/trainer/rank.h"
 #include "transport/base/own_folder.h"
 
 namespace clustar::bench::cli {
@@ -49,8 +48,7 @@ struct Options {
   std::string buffer;
   std::string uplink;  // rate; empty: one switch
   AbTraining training;
-  std::string json_path;
-  std::string report_path;
+  AbOutput output;
   bool no_progress = false;
   AbSuiteArguments suite;
   AbJobsArguments jobs;
@@ -75,11 +73,6 @@ int complain(int status, const std::string& message) {
   std::cerr << "clustar ab: " << message << "\n";
   if (status == kUsage) std::cerr << "Run 'clustar ab --help' for more information.\n";
   return status;
-}
-
-Result<void> writable(const std::string& option, const std::string& path) {
-  const auto ok = report::check_writable(path);
-  return ok ? ok : fail(ok.error().code, option + ": " + ok.error().message);
 }
 
 Result<fabric::FabricSpec> fabric_spec(const Options& options) {
@@ -119,16 +112,9 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
 
 Result<void> complete_training(Options& options) {
   if (const auto ok = complete_ab_training(options.training, options.plan); !ok) return ok;
-  options.json_path = trainer::tagged(options.json_path, options.plan.train.compute);
-  options.report_path = trainer::tagged(options.report_path, options.plan.train.compute);
-  if (!options.json_path.empty() && options.json_path == options.report_path) {
-    const bool both_out = options.json_path == "-";
-    return fail(ErrorCode::kInvalidArgument,
-                both_out ? "--json - and --report - would mix; give one of them a file"
-                         : fmt::format("--json and --report both name '{}'; allowed: a file each", options.json_path));
-  }
-  if (const auto ok = writable("--json", options.json_path); !ok) return ok;
-  return writable("--report", options.report_path);
+  options.output = {trainer::tagged(options.output.json_path, options.plan.train.compute),
+                    trainer::tagged(options.output.report_path, options.plan.train.compute)};
+  return options.output.check();
 }
 
 Result<void> complete_arms(Options& options) {
@@ -187,40 +173,23 @@ json document_of(const Options& options, const Measured& measured) {
   return document;
 }
 
-// Files only; each is replaced in one step, so that the rounds before stay whenever this ends.
-Result<void> write_files(const Options& options, const json& document) {
-  if (!options.json_path.empty() && options.json_path != "-") {
-    if (auto ok = report::write_json(document, options.json_path); !ok) return ok;
-  }
-  if (options.report_path.empty() || options.report_path == "-") return {};
-  return report::write_text(ab::html(document), options.report_path);
-}
-
 // The testbed lives in here only: whatever happens, it is gone on return.
 Result<Measured> measure(const Options& options) {
   const ab::Plan& plan = options.plan;
-  // Before any rank starts, so that unusable data is reported once.
-  const auto model = trainer::make_model(plan.train.model, plan.train.model_options);
-  if (!model) return tl::unexpected(model.error());
-  if (!plan.train.compute.replays()) {
-    if (const auto data = trainer::load_data(plan.train, *model); !data) return tl::unexpected(data.error());
-  }
-  auto testbed = plan.fabric ? ab::Testbed::on_fabric(*plan.fabric, plan.ranks)
-                             : Result<ab::Testbed>(ab::Testbed::on_loopback(plan.ranks));
+  if (const auto ok = check_ab_data(plan.train); !ok) return tl::unexpected(ok.error());
+  auto testbed = ab::Testbed::make(plan.fabric, plan.ranks);
   if (!testbed) return tl::unexpected(testbed.error());
   Measured measured;
-  if (testbed->fabric()) {
-    const auto proof = testbed->fabric()->prove();
-    if (!proof) return tl::unexpected(proof.error());
-    measured.proof = *proof;
-  }
+  auto proof = testbed->prove();
+  if (!proof) return tl::unexpected(proof.error());
+  measured.proof = *proof;
   AbView view(plan, !options.no_progress && isatty(STDERR_FILENO) != 0);
   ab::Progress progress{.on_run = [&](int done, int total, const ab::Run& run) { view.on_run(done, total, run); },
                         .on_record = [&](const json& record) { view.on_record(record); },
                         .on_round = {}};
-  if (!options.json_path.empty() || !options.report_path.empty()) {
+  if (options.output.to_files()) {
     progress.on_round = [&](const ab::Outcomes& so_far) {
-      const auto ok = write_files(options, document_of(options, {so_far, measured.proof}));
+      const auto ok = options.output.write_files(document_of(options, {so_far, measured.proof}), ab::html);
       if (!ok) complain(kFailed, "warning: " + ok.error().message);
     };
   }
@@ -245,8 +214,7 @@ int run_suite(Options& options) {
   AbSuiteInput input{.training = options.plan,
                      .changes = {},
                      .rounds = options.rounds_given->count() > 0 ? options.plan.rounds : 0,
-                     .json_path = options.json_path,
-                     .report_path = options.report_path,
+                     .output = options.output,
                      .bar = !options.no_progress && isatty(STDERR_FILENO) != 0};
   if (options.uplink_given->count() > 0) {
     return complain(kUsage, "--uplink is not for --scenario, whose fabrics are its own");
@@ -278,8 +246,7 @@ int run_jobs(Options& options) {
                                     .fabric = *spec,
                                     .hosts_given = options.hosts_given->count() > 0,
                                     .limit_s = options.suite.limit_s,
-                                    .json_path = options.json_path,
-                                    .report_path = options.report_path,
+                                    .output = options.output,
                                     .ticks = !options.no_progress && isatty(STDERR_FILENO) != 0});
 }
 
@@ -294,21 +261,13 @@ int run_scaling(Options& options) {
   completed.train.batch = plan.base.train.batch;
   completed.train.rate = plan.base.train.rate;
   plan.base = std::move(completed);
-  return run_ab_scaling({std::move(plan), options.json_path, options.report_path});
+  return run_ab_scaling({std::move(plan), options.output});
 }
 
 int show(const Options& options, const Measured& measured) {
   const json document = document_of(options, measured);
-  // What is asked for on standard output is there alone.
-  std::ostream& people = options.json_path == "-" || options.report_path == "-" ? std::cerr : std::cout;
-  people << ab::table(document["results"][0]) << std::flush;
-  Result<void> written = write_files(options, document);
-  if (written && options.json_path == "-") written = report::write_json(document, "-");
-  if (written && options.report_path == "-") written = report::write_text(ab::html(document), "-");
-  if (!written) return complain(kFailed, written.error().message);
-  if (!options.report_path.empty() && options.report_path != "-") {
-    people << fmt::format("Report with plots: {}\n", absolute_path(options.report_path));
-  }
+  options.output.people() << ab::table(document["results"][0]) << std::flush;
+  if (const auto ok = options.output.write(document, ab::html); !ok) return complain(kFailed, ok.error().message);
   const ab::Outcomes& outcomes = measured.outcomes;
   if (!outcomes.ended_by.empty()) {
     return complain(kFailed, fmt::format("{}; the rounds before that are kept", outcomes.ended_by));
@@ -326,8 +285,8 @@ int run(Options& options) {
                                         .ranks = options.hosts_given->count() > 0 ? options.plan.ranks : 16,
                                         .rounds = options.rounds_given->count() > 0 ? options.plan.rounds : 0,
                                         .stall_timeout_s = options.plan.stall_timeout_s,
-                                        .json_path = trainer::tagged(options.json_path, "replay"),
-                                        .report_path = trainer::tagged(options.report_path, "replay")});
+                                        .output = {trainer::tagged(options.output.json_path, "replay"),
+                                                   trainer::tagged(options.output.report_path, "replay")}});
   }
   if (options.limit_given->count() > 0) return complain(kUsage, "--time-limit is for --scenario and --jobs");
   if (options.scaling_given->count() > 0) return run_scaling(options);
@@ -425,10 +384,10 @@ void add_ab(CLI::App& app, int& status) {
   }
   options->scaling_given = add_ab_scaling_options(command, options->scaling);
   options->scaling_given->excludes("--table")->excludes("--scenario")->excludes("--jobs")->excludes("--hosts");
-  command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
+  command.add_option("--json", options->output.json_path, "Write the results to this file ('-' = standard output)");
   command
       .add_option(
-          "--report", options->report_path,
+          "--report", options->output.report_path,
           "Write a report with plots, one HTML file ('-' = standard output). clustar report draws it again from the "
           "JSON")
       ->type_name("FILE.html");

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace clustar::bench::ab {
@@ -351,6 +352,22 @@ TEST(TrainWithoutCommunication, SendsNothingAndSaysSo) {
 
 TEST(TrainWithoutCommunication, CannotCompareReplicas) {
   EXPECT_EQ(trainer::run_clustar({"train", "--ranks", "2", "--no-communication", "--check-equal", "every"}).status, 2);
+}
+
+// Before the minutes that its runs take.
+TEST(AbTable, WrongUsageIsFoundOutAtOnce) {
+  const std::vector<std::pair<Words, const char*>> wrong{
+      {{"--json", "/nowhere/table.json"}, "--json: cannot write '/nowhere/table.replay.json'"},
+      {{"--json", "t.json", "--report", "t.json"}, "both name 't.replay.json'; allowed: a file each"},
+      {{"--table-models", "gpt"}, "allowed: lr, mlp, alexnet, vgg16, resnet50"},
+      {{"--rate", "off"}, "the table needs a line"}};
+  for (const auto& [more, message] : wrong) {
+    Words words{"--table", "clustar"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run_ab(words);
+    EXPECT_EQ(outcome.status, 2) << message;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  }
 }
 
 }  // namespace

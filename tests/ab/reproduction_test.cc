@@ -76,6 +76,7 @@ TablePlan plan_of_two() {
 struct World {
   std::map<std::string, double> exposed{{"server", 0.4}, {"slow", 0.3}, {"fast", 0.05}};
   std::vector<std::string> ran;
+  std::vector<std::size_t> told;  // how many rows there were after each
   int fail_at = -1;
 
   Result<json> train(const Plan& plan, Role role) {
@@ -94,7 +95,8 @@ struct World {
   Hands hands() {
     return {.train = [this](const Plan& plan, Role role, int) { return train(plan, role); },
             .interrupted = [] { return 0; },
-            .say = {}};
+            .say = {},
+            .on_row = [this](const json& rows) { told.push_back(rows.size()); }};
   }
 };
 
@@ -104,6 +106,7 @@ TEST(Table, TakesTheBestOfOurArmsAfterOneProbe) {
   const json results = judge(conduct(plan, world.hands()), "server");
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(world.ran.size(), 2u * (2 + 5 * 4));
+  EXPECT_THAT(world.told, ElementsAre(1, 2));
   EXPECT_EQ(world.ran[0], "lr server");
   EXPECT_EQ(world.ran[3], "lr alone");
   for (const json& one : results) {

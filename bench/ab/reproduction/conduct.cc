@@ -131,7 +131,10 @@ Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::s
 
 json conduct(const TablePlan& plan, const Hands& hands) {
   json rows = json::array();
-  for (const Row& row : plan.rows) rows.push_back(RowRunner(plan, row, hands).run());
+  for (const Row& row : plan.rows) {
+    rows.push_back(RowRunner(plan, row, hands).run());
+    if (hands.on_row) hands.on_row(rows);
+  }
   return rows;
 }
 

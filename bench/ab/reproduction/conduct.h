@@ -38,6 +38,7 @@ struct Hands {
   std::function<Result<nlohmann::json>(const Plan& plan, Role role, int round)> train;  // what the trainer reports
   std::function<int()> interrupted;                                                     // the signal, or 0
   std::function<void(const std::string& line)> say;                                     // may be empty
+  std::function<void(const nlohmann::json& rows)> on_row;                               // all rows so far; may be empty
 };
 
 // {model, published, wanted_ceiling, time_scale, byte_scale, probe_exposed_s, runs [{arm, round, images_per_second,
