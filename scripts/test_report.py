@@ -68,7 +68,8 @@ def in_short(lines):
         for at, line in enumerate(lines):
             if line.endswith(": Failure"):
                 return lines[at:at + SHORT_LINES]
-    return lines[-SHORT_LINES:]
+    # Programs of several cases, tests/rdma/programs.py for one, begin a failed case's line so.
+    return [line for line in lines if line.startswith("FAIL ")][:SHORT_LINES] or lines[-SHORT_LINES:]
 
 
 def quoted(lines):

@@ -46,6 +46,10 @@ class TestReport(unittest.TestCase):
         self.assertIn("  | x.cc:2: Failure", lines)
         self.assertEqual(self.in_short()[:2], ["asan: FAILED S.C/1 after 1.0 s", "  | x.cc:2: Failure"])
 
+    def test_a_failed_case_is_said_in_short(self):
+        self.report("FAIL  verbs  cut  too late\npass  mlt  clean\n" + "counter\n" * 50, name="rdma.programs", status="fail")
+        self.assertEqual(self.in_short()[1:], ["  | FAIL  verbs  cut  too late"])
+
     def test_an_early_end_fails(self):
         for status in ("run", "fail"):
             lines = self.report(self.one("S.A") + "[ RUN      ] S.B\n", status=status)
