@@ -118,7 +118,10 @@ Result<std::string> Testbed::free_root() {
 }
 
 Result<json> Testbed::run(const Job& job) {
-  const auto root = free_root();
+  const auto host_of = [&](int rank) {
+    return static_cast<std::size_t>(rank) < job.hosts.size() ? job.hosts[static_cast<std::size_t>(rank)] : rank;
+  };
+  const auto root = fabric_ ? next_root(host_of(0)) : proxy::Bootstrap::pick_loopback_root();
   if (!root) return tl::unexpected(root.error());
   trainer::ParaexpressOptions with_helpers{.helpers = job.helpers};
   if (job.helpers > 0) {
@@ -134,7 +137,7 @@ Result<json> Testbed::run(const Job& job) {
   launch.environment = job.environment;
   launch.limit = job.limit;
   launch.arguments = [&](int rank) {
-    std::vector<std::string> arguments = words_on(rank);
+    std::vector<std::string> arguments = words_on(host_of(rank));
     if (rank >= ranks) {
       const auto its = trainer::aggregator_arguments("", with_helpers, ranks, rank - ranks, job.stall_timeout);
       arguments.insert(arguments.end(), its.begin() + 1, its.end());

@@ -27,6 +27,7 @@ struct Job {
   std::vector<std::string> arguments;  // after "clustar train", without --rank, --size and --root
   std::map<std::string, std::string> environment;
   int ranks = 0;                                                     // on the first hosts; 0: all that the testbed has
+  std::vector<int> hosts = {};                                       // of each rank; empty: in order
   std::function<void(const nlohmann::json& record)> on_record = {};  // of rank 0; may be empty
   std::chrono::seconds limit{0};            // a run that takes longer is ended, and fails; 0: none
   int helpers = 0;                          // of ParaExpress, on the hosts behind the ranks

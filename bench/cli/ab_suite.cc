@@ -160,7 +160,9 @@ CLI::Option* add_ab_suite_options(CLI::App& command, AbSuiteArguments& arguments
                   fmt::join(carriers, ", ")))
       ->delimiter(',')
       ->type_name("NAME");
-  add("--all-reduce", arguments.algorithms, "Comma list of ring, all-to-all [both]")->delimiter(',')->type_name("NAME");
+  add("--all-reduce", arguments.algorithms, "Comma list of ring, all-to-all, paraexpress [ring,all-to-all]")
+      ->delimiter(',')
+      ->type_name("NAME");
   add("--missing", arguments.missing, "What the all-to-all does with what is missing: zero, rescale or residual")
       ->check(CLI::IsMember({"zero", "rescale", "residual"}))
       ->capture_default_str();

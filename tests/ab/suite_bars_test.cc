@@ -114,6 +114,28 @@ TEST(SuiteBarsInTrouble, AFailedRunMissesContractAndAccuracy) {
   EXPECT_THAT(table(none), HasSubstr("has 0 good runs of 10"));
 }
 
+TEST(SuiteBarsInTrouble, ParaexpressIsHeldToTheRingOfTheBetterTcp) {
+  json training = suite_of({"tcp-cubic-rto5", "tcp-bbr-rto5", "mlt-p0"}, 5, false);
+  json& scenario = training["scenarios"][0];
+  scenario["name"] = "spine-shuffled";
+  json arm = scenario["arms"][0];
+  arm["name"] = "tcp-cubic-rto5/paraexpress";
+  arm["algorithm"] = "paraexpress";
+  scenario["arms"].push_back(arm);
+  // TCP's ring takes 0.12 s a step.
+  for (int round = 1; round <= 5; ++round) scenario["runs"].push_back(run_of(arm["name"], round, 0.055, 5.5));
+  judge(training);
+  const json met = bar(training, "tcp-cubic-rto5/paraexpress", "2 times sooner");
+  EXPECT_EQ(met["met"], true) << met;
+  EXPECT_THAT(text(met), HasSubstr("/ring"));
+  for (json& run : scenario["runs"]) {
+    if (run["arm"] == arm["name"])
+      run["step_seconds"] = {0.065, 0.065}, run["train_s"] = 6.5, run["images_per_second"] = 100 / 0.065;
+  }
+  judge(training);
+  EXPECT_EQ(bar(training, "tcp-cubic-rto5/paraexpress", "2 times sooner")["met"], false);
+}
+
 TEST(SuiteBarsInTrouble, AContractIsMetByAllRuns) {
   json training = suite_of(kAll, 10, false);
   training["options"]["rounds"] = 12;

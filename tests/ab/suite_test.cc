@@ -161,6 +161,32 @@ TEST(SuiteArms, AreSettingsThatOurPluginTakes) {
   EXPECT_THAT(choose_arms({}, {"tree"}).error().message, HasSubstr("all-to-all"));
 }
 
+TEST(SuiteArms, ParaexpressIsForCarriersThatLoseNothing) {
+  const auto arms = choose_arms({"tcp-cubic-rto5", "mlt-p0", "mlt-p1", "mlt-deadline"}, {"ring", "paraexpress"});
+  ASSERT_TRUE(arms) << arms.error().message;
+  Words names;
+  for (const SuiteArm& arm : *arms) names.push_back(arm.name());
+  EXPECT_EQ(names, (Words{"tcp-cubic-rto5/ring", "mlt-p0/ring", "mlt-p1/ring", "mlt-deadline/ring",
+                          "tcp-cubic-rto5/paraexpress", "mlt-p0/paraexpress"}));
+  EXPECT_EQ(arguments_of(arms->back(), "rescale"), (Words{"--collective", "paraexpress", "--regions", "probe"}));
+  EXPECT_THAT(choose_arms({"mlt-p1"}, {"paraexpress"}).error().message, HasSubstr("loses nothing"));
+}
+
+TEST(SuiteScenarios, AShuffledOneHasItsRanksAnywhere) {
+  const auto both = choose_scenarios({"spine", "spine-shuffled"}, {.ranks = 6});
+  ASSERT_TRUE(both) << both.error().message;
+  const std::vector<int> order{0, 1, 2, 3, 4, 5};
+  std::set<std::vector<int>> seen;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    EXPECT_EQ(hosts_of((*both)[0], seed), order);
+    std::vector<int> hosts = hosts_of((*both)[1], seed);
+    EXPECT_EQ(hosts, hosts_of((*both)[1], seed)) << "the same for all arms of a round";
+    seen.insert(hosts);
+    EXPECT_TRUE(std::is_permutation(hosts.begin(), hosts.end(), order.begin(), order.end()));
+  }
+  EXPECT_GT(seen.size(), 15u);
+}
+
 TEST(SuiteArms, MayLoseAnyPercentByName) {
   const auto arms = choose_arms({"mlt-p10", "mlt-p1", "mlt-p0.5"}, {"ring"});
   ASSERT_TRUE(arms) << arms.error().message;

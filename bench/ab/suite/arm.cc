@@ -92,15 +92,27 @@ Result<std::vector<SuiteArm>> choose_arms(const std::vector<std::string>& carrie
                                           const std::vector<std::string>& algorithms) {
   const auto chosen = choose_carriers(carriers);
   if (!chosen) return tl::unexpected(chosen.error());
+  const std::vector<std::string> all(std::begin(kAlgorithms), std::end(kAlgorithms));
+  if (const auto ok = known(algorithms, all, "--all-reduce"); !ok) return tl::unexpected(ok.error());
   const std::vector<std::string> both{kRing, kAllToAll};
-  if (const auto ok = known(algorithms, both, "--all-reduce"); !ok) return tl::unexpected(ok.error());
   std::vector<SuiteArm> arms;
-  for (const std::string& algorithm : both) {
-    if (!wanted(algorithms, algorithm)) continue;
-    for (const Carrier& carrier : *chosen) arms.push_back({carrier, algorithm});
+  for (const std::string& algorithm : all) {
+    if (!wanted(algorithms.empty() ? both : algorithms, algorithm)) continue;
+    const std::size_t before = arms.size();
+    for (const Carrier& carrier : *chosen) {
+      if (algorithm == kParaexpress && (carrier.tolerance_ppm > 0 || carrier.static_deadline)) continue;
+      arms.push_back({carrier, algorithm});
+    }
+    if (arms.size() > before) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--all-reduce {}: it sums exactly, so it needs a carrier that loses nothing: one of TCP's, "
+                            "mlt-p0 or {}",
+                            algorithm, kNoParity));
   }
   return arms;
 }
+
+std::string reference_algorithm(const std::string& algorithm) { return algorithm == kParaexpress ? kRing : algorithm; }
 
 double static_deadline_s(const Load& load, const std::string& algorithm) {
   const std::uint64_t share = load.largest_bucket_bytes / static_cast<std::uint64_t>(load.ranks);
@@ -127,8 +139,9 @@ Settings environment_of(const SuiteArm& arm, const Load& load) {
 
 std::vector<std::string> arguments_of(const SuiteArm& arm, const std::string& missing) {
   std::vector<std::string> arguments;
+  if (arm.algorithm == kParaexpress) arguments = {"--collective", "paraexpress", "--regions", "probe"};
   // A ring is what the trainer does by itself.
-  if (arm.algorithm != kRing) arguments = {"--all-reduce", arm.algorithm, "--missing", missing};
+  if (arm.algorithm == kAllToAll) arguments = {"--all-reduce", arm.algorithm, "--missing", missing};
   // It delivers different bytes to different ranks, which every other arm is held to.
   if (arm.carrier.static_deadline) arguments.insert(arguments.end(), {"--check-equal", "off"});
   return arguments;

@@ -25,15 +25,22 @@ struct Carrier {
   bool is_tcp() const { return !congestion.empty(); }
 };
 
+inline constexpr const char* kRing = "ring";
+inline constexpr const char* kAllToAll = "all-to-all";
+// ParaExpress, which measures who shares an uplink and plans by it. It sums exactly, so it is for carriers that lose
+// nothing.
+inline constexpr const char* kParaexpress = "paraexpress";
+inline constexpr const char* kAlgorithms[]{kRing, kAllToAll, kParaexpress};
+
 struct SuiteArm {
   Carrier carrier;
-  std::string algorithm;  // "ring", "all-to-all"
+  std::string algorithm;  // one of kAlgorithms
 
   std::string name() const { return carrier.name + "/" + algorithm; }
 };
 
-inline constexpr const char* kRing = "ring";
-inline constexpr const char* kAllToAll = "all-to-all";
+// The algorithm of the TCP arm that it is compared with: its own, and of ParaExpress the ring.
+std::string reference_algorithm(const std::string& algorithm);
 
 const std::vector<Carrier>& all_carriers();
 // One of those, "mlt-no-parity", or "mlt-pX": MLT that may leave X percent missing, above 0 and at most 10, written as
@@ -41,7 +48,8 @@ const std::vector<Carrier>& all_carriers();
 // ("0.5", "5"). None for other names.
 std::optional<Carrier> find_carrier(const std::string& name);
 // Every named carrier with every algorithm; carriers in the order of all_carriers(), then mlt-pX by X; empty: all of
-// all_carriers(). kInvalidArgument names what there is.
+// all_carriers(), and ring and all-to-all. kInvalidArgument names what there is, or says that none of the carriers is
+// one for ParaExpress.
 Result<std::vector<SuiteArm>> choose_arms(const std::vector<std::string>& carriers,
                                           const std::vector<std::string>& algorithms);
 

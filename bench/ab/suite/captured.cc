@@ -83,8 +83,8 @@ json captured_gains(const json& training) {
     for (const json& arm : scenario.at("arms")) {
       const std::string algorithm = arm.at("algorithm");
       if (!arm.at("carrier").get<std::string>().starts_with("mlt")) continue;
-      const auto tcp = better_tcp(scenario, algorithm);
-      const auto clean = better_tcp(*clean_lines, algorithm);
+      const auto tcp = better_tcp(scenario, reference_algorithm(algorithm));
+      const auto clean = better_tcp(*clean_lines, reference_algorithm(algorithm));
       if (!tcp || !clean) continue;
       std::vector<double> gains = gains_of(runs_of(scenario, arm.at("name")), *tcp, *clean);
       if (gains.empty()) continue;

@@ -7,7 +7,8 @@
 namespace clustar::bench::ab::suite {
 
 // (T_tcp - T_arm) / (T_tcp - T_clean): seconds of a step of the better TCP with rto_min 5 ms in the scenario, of the
-// arm there, and of the better such TCP on clean lines; the same all-reduce throughout. 1: the arm is as fast in
+// arm there, and of the better such TCP on clean lines; the same all-reduce throughout (beside ParaExpress the
+// ring). 1: the arm is as fast in
 // trouble as TCP without any. Above 1 it is faster than that.
 //
 // [{scenario, arm, tcp, clean, gain (median of the rounds), low, high (the least and the largest of a round), rounds,

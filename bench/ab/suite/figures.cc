@@ -170,7 +170,7 @@ Reference reference_of(const json& training, const json& scenario, const std::st
 json figure(const json& training, const json& scenario, const json& arm) {
   const std::string name = arm.at("name"), algorithm = arm.at("algorithm");
   const ByRound runs = runs_of(scenario, name);
-  const Reference chosen = reference_of(training, scenario, algorithm);
+  const Reference chosen = reference_of(training, scenario, reference_algorithm(algorithm));
   const std::string& reference = chosen.name;
   const bool has_target = !training.at("options").at("target_accuracy").is_null();
   const ByRound theirs = runs_of(scenario, reference);
@@ -247,7 +247,7 @@ void add_arm_warnings(const json& training, const json& scenario, const json& ar
 }
 
 void add_reference_warnings(const json& scenario, json& all) {
-  for (const char* algorithm : {kRing, kAllToAll}) {
+  for (const char* algorithm : kAlgorithms) {
     const json* figure = find_named(scenario.at("figures"), algorithm, "algorithm");
     if (figure == nullptr || figure->value("reference_is_fallback", false) == false) continue;
     all.push_back(fmt::format("{}: ratios of {} are taken to {}, which has the kernel's minimum RTO; {}",

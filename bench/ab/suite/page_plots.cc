@@ -197,7 +197,7 @@ std::string colour_of(const std::string& carrier) {
 
 std::string plots_of(const json& training, const json& scenario) {
   std::string plots = ratio_plot(training, scenario) + missing_plot(scenario);
-  for (const char* algorithm : {kRing, kAllToAll}) {
+  for (const char* algorithm : kAlgorithms) {
     const auto is_here = [&](const json& figure) { return figure.at("algorithm") == algorithm; };
     if (std::none_of(scenario.at("figures").begin(), scenario.at("figures").end(), is_here)) continue;
     const std::string by = fmt::format(" ({})", algorithm);

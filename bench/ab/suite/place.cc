@@ -160,6 +160,7 @@ Result<json> FabricPlace::train(const Scenario& scenario, const SuiteArm& arm, i
   };
   auto results = testbed_->run({.arguments = train_arguments(plan_, arm, round),
                                 .environment = environment,
+                                .hosts = hosts_of(scenario, loss_seed(plan_, round)),
                                 .on_record = on_record,
                                 .limit = std::chrono::seconds(plan_.limit_s),
                                 .keep_failed = true});

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "bench/fabric/places.h"
@@ -134,6 +136,8 @@ Scenario incast() {
 
 std::string spine_title(int ranks) { return fmt::format("Two leaves, oversubscribed {:g}:1", ranks / 2.0); }
 
+std::string shuffled_title(int ranks) { return spine_title(ranks) + ", ranks at random"; }
+
 Scenario spine() {
   Scenario s;
   s.name = "spine";
@@ -145,6 +149,20 @@ Scenario spine() {
   s.fabric.leaves = 2;
   s.fabric.uplink_rate_bps = kRate;  // which the hosts of a leaf share
   s.notes = {"Half of the hosts on each leaf; both leaves meet at one spine by a line as fast as a host's."};
+  return s;
+}
+
+// As jobs get their hosts from a scheduler that knows no racks.
+Scenario shuffled_spine() {
+  Scenario s = spine();
+  s.name = "spine-shuffled";
+  s.title = shuffled_title(s.ranks);
+  s.question = "What does an all-reduce cost whose ranks lie at random behind a narrow spine?";
+  s.shuffled = true;
+  s.notes.emplace_back(
+      "Which rank runs on which host is random, by the seed of the round, and the same for all arms of it. A ring goes "
+      "by "
+      "rank; ParaExpress measures who shares an uplink.");
   return s;
 }
 
@@ -175,13 +193,14 @@ constexpr Entry kEntries[]{{"clean", clean, true},
                            {"lossy", lossy_everywhere, false},
                            {"incast", incast, true},
                            {"spine", spine, true},
+                           {"spine-shuffled", shuffled_spine, false},
                            {"long-haul", long_haul, false}};
 
 Result<void> apply(const Changes& changes, Scenario& s) {
   if (changes.ranks > 0) {
     s.ranks = changes.ranks;
     s.fabric.hosts = s.ranks + s.background.senders;
-    if (s.fabric.spines > 0) s.title = spine_title(s.ranks);
+    if (s.fabric.spines > 0) s.title = s.shuffled ? shuffled_title(s.ranks) : spine_title(s.ranks);
     std::erase_if(s.losses, [&](const PortLoss& loss) { return fabric::host_number(loss.place) >= s.ranks; });
     if (s.loses_everywhere) lose_everywhere(PortLoss(s.losses.front()), s);
   }
@@ -261,6 +280,16 @@ void set_loss(const PortLoss& loss, std::uint64_t seed, fabric::PortRules& rules
   rules.to_host = loss.to_host;
   rules.from_host = loss.from_host;
   rules.seed = seed;
+}
+
+std::vector<int> hosts_of(const Scenario& scenario, std::uint64_t seed) {
+  std::vector<int> hosts(static_cast<std::size_t>(scenario.ranks));
+  std::iota(hosts.begin(), hosts.end(), 0);
+  if (!scenario.shuffled) return hosts;
+  std::mt19937_64 random(seed);
+  // Not std::shuffle, whose order is the library's own affair.
+  for (std::size_t left = hosts.size(); left > 1; --left) std::swap(hosts[left - 1], hosts[random() % left]);
+  return hosts;
 }
 
 std::vector<std::string> describe_losses(const Scenario& scenario) {

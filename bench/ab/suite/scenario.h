@@ -24,7 +24,7 @@ struct Background {
   int every_ms = 0;         // a burst that has not ended by then takes the next one's turn
 };
 
-// Ranks sit on the hosts from 0 on.
+// Ranks sit on the hosts from 0 on, in order unless they are shuffled.
 struct Scenario {
   std::string name;
   std::string title;
@@ -33,6 +33,7 @@ struct Scenario {
   fabric::FabricSpec fabric;  // its hosts: ranks and senders of the background
   std::vector<PortLoss> losses = {};
   bool loses_everywhere = false;  // the same losses at each rank's port
+  bool shuffled = false;          // see hosts_of()
   Background background = {};
   std::vector<std::string> notes = {};
 };
@@ -59,6 +60,9 @@ Result<fabric::FabricSpec> fabric_of(const Scenario& scenario, const std::string
 Result<fabric::FabricSpec> lossy_fabric_of(const Scenario& scenario, const std::string& name, std::uint64_t seed);
 // What puts `loss` among the rules of a port.
 void set_loss(const PortLoss& loss, std::uint64_t seed, fabric::PortRules& rules);
+// The host of each rank: in order, or, of a shuffled scenario, in the random order that `seed` gives, of which ranks
+// know nothing.
+std::vector<int> hosts_of(const Scenario& scenario, std::uint64_t seed);
 // "h1: loss 1%, ...", one per place.
 std::vector<std::string> describe_losses(const Scenario& scenario);
 
