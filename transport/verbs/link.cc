@@ -100,21 +100,22 @@ void Link::fail_with(ErrorCode code, const std::string& what) {
   for (std::size_t pair = 0; pair < pairs_.size(); ++pair) end_pair(pair, *failed_);
 }
 
-void Link::watch() {
+bool Link::watch() {
   nic_.watch();
   check_ports();
-  check_states();
+  const bool silent = check_states();
   tell_stopped();
   read_control();
+  return silent;
 }
 
-void Link::check_states() {
+bool Link::check_states() {
   const TimePoint now = nic_.context().clock.now();
   if (marks_ != marks_at_check_) {
     marks_at_check_ = marks_;
     next_check_ = now + kSilence;
   }
-  if (now < next_check_) return;
+  if (now < next_check_) return false;
   next_check_ = now + kSilence;
   for (std::size_t pair = 0; pair < pairs_.size(); ++pair) {
     const auto state = usable(pair) ? pairs_.pair(pair).state() : Result<ibv_qp_state>(IBV_QPS_RTS);
@@ -125,6 +126,7 @@ void Link::check_states() {
                                              nic_.ports()[pairs_.port(pair)].name(), pairs_.pair(pair).number(), peer_)}
                          : state.error());
   }
+  return true;
 }
 
 void Link::check_ports() {

@@ -32,8 +32,10 @@ class Link {
   std::span<const Arrival> poll();
   bool more() const { return more_; }  // the latest poll() took all that it could
 
-  // Looks at the control connection and the ports; every few polls.
-  void watch();
+  // Looks at the control connection and the ports; every few polls. True once in every kSilence without an arrival:
+  // then the caller writes once more on each pair whose writes are not all acknowledged. rdma_rxe may forget, when a
+  // link comes back, that it has to repeat what was lost, until it has something else to send.
+  bool watch();
   struct Drained {
     std::size_t pair = 0;
     std::uint32_t arrived = 0;  // immediates of ours at the peer, since the beginning
@@ -93,7 +95,7 @@ class Link {
   void read_control();
   void on_farewell(const Farewell& farewell);
   void check_ports();
-  void check_states();
+  bool check_states();
   void tell_stopped();
   bool is_final(State& state);
   void tell_failed();

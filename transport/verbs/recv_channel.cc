@@ -148,16 +148,23 @@ bool VerbsRecvChannel::describe_some(std::size_t pair) {
   return true;
 }
 
-bool VerbsRecvChannel::tell_freed(std::size_t pair) {
+bool VerbsRecvChannel::tell_freed(std::size_t pair, bool signaled) {
   const std::uint32_t freed = network_order(matcher_.freed());
   std::memcpy(memory_.memory.data() + memory_.staging + RingLayout::kFreedAt, &freed, sizeof freed);
-  if (!post(pair, memory_.staging + RingLayout::kFreedAt, RingLayout::kFreedAt, sizeof freed)) return false;
+  if (!post(pair, memory_.staging + RingLayout::kFreedAt, RingLayout::kFreedAt, sizeof freed, signaled)) return false;
   told_freed_ = matcher_.freed();
   return true;
 }
 
+void VerbsRecvChannel::remind() {
+  for (std::size_t pair = 0; pair < link_.pairs().size() && !link_.failed() && !link_.closed(); ++pair) {
+    if (link_.usable(pair) && writes_[pair] != written_[pair]) tell_freed(pair, true);
+  }
+}
+
 // False: no room, or the pair has ended; a pair that ends makes drain() begin again.
-bool VerbsRecvChannel::post(std::size_t pair, std::size_t staged, std::size_t target, std::size_t length) {
+bool VerbsRecvChannel::post(std::size_t pair, std::size_t staged, std::size_t target, std::size_t length,
+                            bool signaled) {
   if (writes_[pair] - written_[pair] >= QueuePairs::kDescribeDepth) return false;
   WorkChain chain;
   const std::uint32_t number = ++writes_[pair];
@@ -167,7 +174,7 @@ bool VerbsRecvChannel::post(std::size_t pair, std::size_t staged, std::size_t ta
   if (length <= link_.pairs().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
   made.wr_id = WorkId{static_cast<std::uint32_t>(pair), number, false}.id();
   // Nobody waits for them; a completion now and then makes room.
-  if (number % 16 == 0) made.send_flags |= IBV_SEND_SIGNALED;
+  if (signaled || number % 16 == 0) made.send_flags |= IBV_SEND_SIGNALED;
   if (const auto posted = link_.post(pair, made); !posted) {
     link_.end_pair(pair, posted.error());
     return false;
@@ -211,7 +218,7 @@ void VerbsRecvChannel::progress() {
 }
 
 void VerbsRecvChannel::watch(bool arrived) {
-  link_.watch();
+  if (link_.watch()) remind();
   bool drained = false;
   while (link_.take_drained()) drained = true;
   if (drained) {

@@ -64,8 +64,10 @@ class VerbsRecvChannel final : public RecvChannel {
   // Tells the sender all that it was not told yet, as far as there is room.
   void describe();
   bool describe_some(std::size_t pair);
-  bool tell_freed(std::size_t pair);
-  bool post(std::size_t pair, std::size_t staged, std::size_t target, std::size_t length);
+  bool tell_freed(std::size_t pair, bool signaled = false);
+  void remind();
+  // `signaled`: its completion is wanted, and not only of every sixteenth.
+  bool post(std::size_t pair, std::size_t staged, std::size_t target, std::size_t length, bool signaled = false);
   std::optional<Error> check_stall();
 
   Nic& nic_;

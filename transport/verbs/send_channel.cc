@@ -132,7 +132,7 @@ void VerbsSendChannel::progress() {
 }
 
 void VerbsSendChannel::watch() {
-  link_.watch();
+  if (link_.watch()) remind();
   drain();
   // What the peer said it got is done; nothing else will be.
   if (link_.closed() && !link_.failed()) link_.fail_with(ErrorCode::kRemote, link_.why_closed());
@@ -315,6 +315,14 @@ void VerbsSendChannel::send_again() {
 void VerbsSendChannel::tell_consumed() {
   const std::size_t pair = link_.usable_from(0);
   if (has_room(pair, 0)) post(pair, {.kind = Immediate::Kind::kConsumed});
+}
+
+void VerbsSendChannel::remind() {
+  for (std::size_t pair = 0; pair < link_.pairs().size() && !link_.failed(); ++pair) {
+    if (link_.usable(pair) && !posted_[pair].empty() && has_room(pair, 0)) {
+      post(pair, {.kind = Immediate::Kind::kConsumed});
+    }
+  }
 }
 
 void VerbsSendChannel::acknowledge(const Posting& posting) {

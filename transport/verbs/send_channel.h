@@ -96,6 +96,7 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   void post(std::size_t pair, const Posting& wanted);
   void send_again();
   void tell_consumed();
+  void remind();
   void acknowledge(const Posting& posting);
   void drain();
   bool adaptive(std::size_t pair, std::uint64_t bytes) const;
