@@ -64,7 +64,8 @@ class Sender {
   }
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
-  void raise(int signal) const { kill(process_, signal); }
+  void stop() const { stop_child(process_); }
+  void end() const { kill(process_, SIGKILL); }
 
  private:
   pid_t process_ = 0;
@@ -86,12 +87,14 @@ bool wait_for_offer(Program& program) {
   return false;
 }
 
-// The error of the receive; 0: it ended well, or not within `patience`.
+constexpr int kEndedWell = -1;
+
+// The error of the receive; 0: it did not end within `patience`.
 int error_of_receive(Program& program, seconds patience) {
   for (const auto end = Now::now() + patience; Now::now() < end;) {
     fi_cq_tagged_entry entry{};
     const ssize_t read = fi_cq_read(program.receives(), &entry, 1);
-    if (read == 1) return 0;
+    if (read == 1) return kEndedWell;
     fi_cq_err_entry error{};
     if (read == -FI_EAVAIL && fi_cq_readerr(program.receives(), &error, 0) == 1) return error.err;
   }
@@ -117,10 +120,10 @@ TEST_P(Peers, AKilledSenderIsAnErrorOfWhatItHadOffered) {
   Program program(false);
   const Sender sender(program.address());
   ASSERT_TRUE(wait_for_offer(program));
-  sender.raise(SIGSTOP);
+  sender.stop();
   ASSERT_EQ(fi_trecv(program.endpoint(), bytes_.data(), kLong, nullptr, FI_ADDR_UNSPEC, kTag, 0, &bytes_), 0);
   EXPECT_EQ(error_of_receive(program, seconds(1)), 0);
-  sender.raise(SIGKILL);
+  sender.end();
   const auto start = Now::now();
   EXPECT_EQ(error_of_receive(program, seconds(10)), FI_ECONNABORTED);
   EXPECT_LT(since(start), 3);
@@ -162,7 +165,7 @@ TEST_P(Peers, AStoppedSenderIsAnErrorAfterTheStallTimeout) {
   Program program(false);
   const Sender sender(program.address());
   ASSERT_TRUE(wait_for_offer(program));
-  sender.raise(SIGSTOP);
+  sender.stop();
   ASSERT_EQ(fi_trecv(program.endpoint(), bytes_.data(), kLong, nullptr, FI_ADDR_UNSPEC, kTag, 0, &bytes_), 0);
   const auto start = Now::now();
   EXPECT_EQ(error_of_receive(program, seconds(10)), FI_ETIMEDOUT);

@@ -13,6 +13,14 @@
 
 namespace clustar::libfabric_shim::provider {
 
+// Returns when no thread of the child runs any more. Before, one that was not told yet may still send.
+inline void stop_child(pid_t child) {
+  int status = 0;
+  EXPECT_EQ(kill(child, SIGSTOP), 0);
+  EXPECT_EQ(waitpid(child, &status, WUNTRACED), child);
+  EXPECT_TRUE(WIFSTOPPED(status)) << status;
+}
+
 // Receives whatever comes, each by a receive that is posted, and writes how long it was into its pipe.
 class Receiver {
  public:
@@ -36,7 +44,7 @@ class Receiver {
     return length;
   }
   // It lives, and does nothing more until it is told to.
-  void stop() const { kill(process_, SIGSTOP); }
+  void stop() const { stop_child(process_); }
   void go_on() const { kill(process_, SIGCONT); }
   void end() {
     if (process_ <= 0) return;

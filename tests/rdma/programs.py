@@ -328,7 +328,7 @@ def run_case(bench, name, case):
     except Failed as error:
         failure = str(error)
     except (RuntimeError, OSError, subprocess.SubprocessError, neighbours.Failed):
-        failure = traceback.format_exc(limit=3)
+        failure = " ".join(traceback.format_exc(limit=3).split())
     seconds = time.monotonic() - began
     print(f"{'FAIL' if failure else 'pass'}  {name:<7}{case:<12}{seconds:6.1f} s  {'; '.join(bench.notes)}"
           f"{' ' + failure if failure else ''}", flush=True)

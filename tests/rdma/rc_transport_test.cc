@@ -108,6 +108,32 @@ class RcTransport : public ::testing::Test {
   VerbsSendChannel* sender_ = nullptr;
 };
 
+// rdma_rxe may forget to repeat what a link lost until it has something else to send.
+TEST_F(RcTransport, SilenceIsBrokenByOneMoreWrite) {
+  open([](Settings& settings) { settings.retry.timeout = 17; });  // 0.5 s, seven times
+  constexpr std::size_t kSize = 1 << 20;
+  SendBuffer from(*both_.send, kSize, 7);
+  RecvBuffer to(*both_.recv, kSize);
+  Request* const received = must_recv(*both_.recv, {{to.mr.get(), 0, kSize, 0}});
+  Request* sent = nullptr;
+  bool sent_done = false, received_done = false;
+  const auto poll = [&] {
+    received_done = received_done || done(*received);
+    sent_done = sent_done || done(*sent);
+    return sent_done && received_done;
+  };
+  {
+    const Netem nothing_arrives("loss 100%");
+    sent = must_send(*both_.send, *from.mr, 0, kSize);
+    poll_until(poll, 500ms);
+    const std::uint64_t before = number_of(*cable_, "rxe_a", "writes");
+    EXPECT_FALSE(poll_until(poll, 2500ms));
+    EXPECT_GT(number_of(*cable_, "rxe_a", "writes"), before);
+  }
+  EXPECT_TRUE(poll_until(poll, 10s)) << said_;
+  EXPECT_EQ(number_of(*cable_, "rxe_a", "failed_queue_pairs"), 0u) << said_;
+}
+
 TEST_F(RcTransport, ALongMessageTravelsOverFourQueuePairs) {
   open([](Settings& settings) {
     settings.queue_pairs = 4;
