@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/io/verbs/completion.h"
+
 namespace clustar::transport::verbs {
 
 Link::Link(Nic& nic, Side side, QueuePairs pairs, net::Socket control, std::string peer)
@@ -13,7 +15,10 @@ Link::Link(Nic& nic, Side side, QueuePairs pairs, net::Socket control, std::stri
       pairs_(std::move(pairs)),
       control_(std::move(control)),
       peer_(std::move(peer)),
-      usable_pairs_(pairs_.size()) {}
+      usable_pairs_(pairs_.size()) {
+  const Duration horizon = io::verbs::retry_horizon(nic_.context().settings.retry);
+  for (State& state : states_) state.reminder = Reminder(horizon);
+}
 
 Link::~Link() {
   if (!closed_ && !failed_) say(Farewell::Kind::kChannel, 0);
@@ -127,6 +132,25 @@ bool Link::check_states() {
                          : state.error());
   }
   return true;
+}
+
+bool Link::remind(std::size_t pair, bool open, std::uint32_t acknowledged) {
+  if (!usable(pair)) return false;
+  Reminder& reminder = states_[pair].reminder;
+  const Reminder::Due due = reminder.due(open, acknowledged, nic_.context().clock.now());
+  if (due == Reminder::Due::kOverdue) {
+    end_pair(pair,
+             {ErrorCode::kSystem,
+              fmt::format("verbs: {} queue pair {} to {}: the device has neither completed nor failed a write for "
+                          "{:.1f} s; see `dmesg`, and its driver's and firmware's versions",
+                          nic_.ports()[pairs_.port(pair)].name(), pairs_.pair(pair).number(), peer_,
+                          std::chrono::duration<double>(reminder.patience()).count())});
+  }
+  return due == Reminder::Due::kWrite;
+}
+
+void Link::reminded(std::size_t pair, std::uint32_t number) {
+  states_[pair].reminder.posted(number, nic_.context().clock.now());
 }
 
 void Link::check_ports() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transport/net/socket.h"
+#include "transport/verbs/core/reminder.h"
 #include "transport/verbs/queue_pairs.h"
 
 namespace clustar::transport::verbs {
@@ -33,9 +34,12 @@ class Link {
   bool more() const { return more_; }  // the latest poll() took all that it could
 
   // Looks at the control connection and the ports; every few polls. True once in every kSilence without an arrival:
-  // then the caller writes once more on each pair whose writes are not all acknowledged. rdma_rxe may forget, when a
-  // link comes back, that it has to repeat what was lost, until it has something else to send.
+  // then the caller asks remind() about each pair.
   bool watch();
+  // Whether one more write is to be posted on a silent pair; then tell reminded() its number. Ends one whose device has
+  // lost what it was given. Arguments: see Reminder.
+  bool remind(std::size_t pair, bool open, std::uint32_t acknowledged);
+  void reminded(std::size_t pair, std::uint32_t number);
   struct Drained {
     std::size_t pair = 0;
     std::uint32_t arrived = 0;  // immediates of ours at the peer, since the beginning
@@ -80,6 +84,7 @@ class Link {
     std::optional<std::uint32_t> peer_arrived{};
     bool exact = false;
     bool drained = false;
+    Reminder reminder{};
   };
   // Receives that were used are posted again so many at a time.
   static constexpr std::uint32_t kRepost = 16;

@@ -158,7 +158,8 @@ bool VerbsRecvChannel::tell_freed(std::size_t pair, bool signaled) {
 
 void VerbsRecvChannel::remind() {
   for (std::size_t pair = 0; pair < link_.pairs().size() && !link_.failed() && !link_.closed(); ++pair) {
-    if (link_.usable(pair) && writes_[pair] != written_[pair]) tell_freed(pair, true);
+    const bool open = writes_[pair] != written_[pair];
+    if (link_.remind(pair, open, written_[pair]) && tell_freed(pair, true)) link_.reminded(pair, writes_[pair]);
   }
 }
 

@@ -148,6 +148,7 @@ void VerbsSendChannel::read_ring() {
     const auto descriptor = Descriptor::parse(copy, number);
     if (!descriptor) return;
     const SendMatcher::Outcome outcome = matcher_.on_descriptor(*descriptor);
+    immediates_ = 0;
     if (outcome.verdict == SendMatcher::Verdict::kProtocolError) {
       link_.fail_with(ErrorCode::kRemote, "the peer posted more receives than it may");
       return;
@@ -297,6 +298,7 @@ void VerbsSendChannel::post(std::size_t pair, const Posting& wanted) {
   posting.requests = chain.size();
   const std::uint32_t number = posted_[pair].push(posting);
   under_way_ += posting.length;
+  ++immediates_;
   chain.finish(WorkId{static_cast<std::uint32_t>(pair), number, false}.id(), immediate.serialize());
   nic_.counters().writes.fetch_add(1, std::memory_order_relaxed);
   // It stays on the list: when both ends have ended the pair, the peer's count tells that it did not arrive.
@@ -319,9 +321,11 @@ void VerbsSendChannel::tell_consumed() {
 
 void VerbsSendChannel::remind() {
   for (std::size_t pair = 0; pair < link_.pairs().size() && !link_.failed(); ++pair) {
-    if (link_.usable(pair) && !posted_[pair].empty() && has_room(pair, 0)) {
-      post(pair, {.kind = Immediate::Kind::kConsumed});
-    }
+    // A peer whose program stands still may have no receives left for more immediates; its NIC makes ours wait.
+    const bool open = !posted_[pair].empty() && immediates_ <= kMostUnheard;
+    if (!link_.remind(pair, open, posted_[pair].acknowledged()) || !has_room(pair, 0)) continue;
+    post(pair, {.kind = Immediate::Kind::kConsumed});
+    link_.reminded(pair, posted_[pair].latest());
   }
 }
 

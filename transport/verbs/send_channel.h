@@ -56,6 +56,8 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   static constexpr std::uint32_t kMostRequests = 3;  // of one posting
   static constexpr std::uint64_t kWatchPolls = 64;
   static constexpr int kReadAtOnce = 64;
+  // Immediates for which the peer has receives whatever its program does: much below QueuePairs::kRecvDepth.
+  static constexpr std::uint32_t kMostUnheard = 64;
 
   struct SendRequest final : Request {
     Result<Progress> test() override { return channel->test(*this); }
@@ -116,6 +118,7 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   Ring<Posting> again_;          // did not arrive before their queue pair failed
   std::uint64_t under_way_ = 0;  // bytes that were posted and are not acknowledged
   std::size_t next_pair_ = 0;
+  std::uint32_t immediates_ = 0;  // posted since the peer's latest descriptor
   RequestPool<SendRequest> requests_;
   std::uint64_t polls_ = 0;
   StallReport stall_;

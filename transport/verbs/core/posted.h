@@ -49,7 +49,9 @@ class PostedQueue {
     return true;
   }
 
-  std::uint32_t requests() const { return requests_; }  // outstanding
+  std::uint32_t latest() const { return next_ - 1; }          // number of the latest that was pushed
+  std::uint32_t acknowledged() const { return first() - 1; }  // of the latest that is not in it any more
+  std::uint32_t requests() const { return requests_; }        // outstanding
   std::uint64_t bytes() const { return bytes_; }
   bool empty() const { return queue_.empty(); }
 

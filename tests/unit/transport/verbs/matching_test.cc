@@ -10,6 +10,7 @@
 #include "transport/base/rng.h"
 #include "transport/verbs/core/posted.h"
 #include "transport/verbs/core/recv_matcher.h"
+#include "transport/verbs/core/reminder.h"
 #include "transport/verbs/core/send_matcher.h"
 #include "transport/verbs/core/stripes.h"
 
@@ -354,6 +355,33 @@ void check(const World& world) {
       ++next;
     }
   }
+}
+
+TEST(RcReminder, WritesOnceAndEndsWhatIsNotAcknowledged) {
+  using Due = Reminder::Due;
+  const TimePoint start{std::chrono::seconds(9)};
+  const auto after = [&](int seconds) { return start + std::chrono::seconds(seconds); };
+  Reminder reminder(std::chrono::milliseconds(500));
+  EXPECT_EQ(reminder.due(false, 3, start), Due::kNothing) << "nothing is open";
+  EXPECT_EQ(reminder.due(true, 3, start), Due::kWrite);
+  EXPECT_EQ(reminder.due(true, 3, after(1)), Due::kWrite) << "there was no room for it";
+  reminder.posted(5, after(1));
+  EXPECT_EQ(reminder.due(true, 3, after(2)), Due::kNothing);
+  EXPECT_EQ(reminder.due(true, 4, after(3)), Due::kNothing) << "two seconds at least";
+  EXPECT_EQ(reminder.due(true, 4, after(4)), Due::kOverdue);
+  EXPECT_EQ(reminder.due(true, 5, after(4)), Due::kWrite) << "that one came, others are open";
+  reminder.posted(9, after(4));
+  EXPECT_EQ(reminder.due(false, 9, after(60)), Due::kNothing);
+  EXPECT_EQ(reminder.due(true, 9, after(61)), Due::kWrite);
+  // Numbers go round.
+  reminder.posted(2, after(61));
+  EXPECT_EQ(reminder.due(true, 0xfffffffe, after(62)), Due::kNothing);
+  EXPECT_EQ(reminder.due(true, 2, after(63)), Due::kWrite);
+  Reminder slow(std::chrono::seconds(30));
+  EXPECT_EQ(slow.due(true, 0, start), Due::kWrite);
+  slow.posted(1, start);
+  EXPECT_EQ(slow.due(true, 0, after(59)), Due::kNothing);
+  EXPECT_EQ(slow.due(true, 0, after(61)), Due::kOverdue);
 }
 
 TEST(RcMatching, EveryInterleavingDeliversEachMessageOnce) {
