@@ -110,7 +110,7 @@ class RcTransport : public ::testing::Test {
 
 // rdma_rxe may forget to repeat what a link lost until it has something else to send.
 TEST_F(RcTransport, SilenceIsBrokenByOneMoreWrite) {
-  open([](Settings& settings) { settings.retry.timeout = 17; });  // 0.5 s, seven times
+  open([](Settings& settings) { settings.retry.timeout = 18; });  // 1 s, seven times
   constexpr std::size_t kSize = 1 << 20;
   SendBuffer from(*both_.send, kSize, 7);
   RecvBuffer to(*both_.recv, kSize);
