@@ -116,8 +116,8 @@ bool Link::watch() {
 
 bool Link::check_states() {
   const TimePoint now = nic_.context().clock.now();
-  if (marks_ != marks_at_check_) {
-    marks_at_check_ = marks_;
+  if (marks_ + posts_ != moves_at_check_) {
+    moves_at_check_ = marks_ + posts_;
     next_check_ = now + kSilence;
   }
   if (now < next_check_) return false;

@@ -33,7 +33,7 @@ class Link {
   std::span<const Arrival> poll();
   bool more() const { return more_; }  // the latest poll() took all that it could
 
-  // Looks at the control connection and the ports; every few polls. True once in every kSilence without an arrival:
+  // Looks at the control connection and the ports; every few polls. True once in every kSilence of silence:
   // then the caller asks remind() about each pair.
   bool watch();
   // Whether one more write is to be posted on a silent pair; then tell reminded() its number. Ends one whose device has
@@ -55,7 +55,10 @@ class Link {
   std::size_t usable_pairs() const { return usable_pairs_; }
   // The first usable one at or after `from`, in turn. Only while there is one.
   std::size_t usable_from(std::size_t from) const;
-  Result<void> post(std::size_t pair, ibv_send_wr& first) { return pairs_.post(pair, first); }
+  Result<void> post(std::size_t pair, ibv_send_wr& first) {
+    ++posts_;
+    return pairs_.post(pair, first);
+  }
   void end_pair(std::size_t pair, const Error& why);
 
   // The peer is gone, in good order or not; what it said and what came before is still to be taken.
@@ -91,8 +94,8 @@ class Link {
   // In case a device does not give back the receives of a stopped queue pair, although it must.
   static constexpr Duration kFlushTimeout = std::chrono::milliseconds(500);
 
-  // Without an arrival for so long, the devices are asked whether the queue pairs still work: rdma_rxe completes
-  // nothing of what is posted on an idle one after it failed.
+  // Without an arrival and a write for so long, the devices are asked whether the queue pairs still work: rdma_rxe
+  // completes nothing of what is posted on an idle one after it failed.
   static constexpr Duration kSilence = std::chrono::seconds(1);
 
   void on_completion(const ibv_wc& completion);
@@ -125,7 +128,8 @@ class Link {
   std::optional<Error> first_error_;
   std::optional<Error> failed_;
   std::uint64_t marks_ = 0;
-  std::uint64_t marks_at_check_ = 0;
+  std::uint64_t posts_ = 0;
+  std::uint64_t moves_at_check_ = ~std::uint64_t{0};  // so that silence begins with the first check
   TimePoint next_check_{};
 };
 
