@@ -341,6 +341,7 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
   for (const IntervalRow& row : rows) {
     range.take(row.low);
     range.take(row.high);
+    if (row.ring) range.take(*row.ring);
   }
   widen(range);
   const std::vector<double> xs = ticks(range.low, range.high, 5);

@@ -72,7 +72,7 @@ struct IntervalRow {
   double value = 0;
   double low = 0;
   double high = 0;
-  std::optional<double> ring{};  // a second value, within the interval
+  std::optional<double> ring{};  // a second value
 };
 // A row each, on a scale that shows `level`.
 std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,

@@ -39,6 +39,7 @@ table { border-collapse: collapse; font-size: .92rem; }
 th, td { border-bottom: 1px solid var(--rule); padding: .25rem .8rem; text-align: right; white-space: nowrap; }
 th { white-space: normal; vertical-align: bottom; } td { font-variant-numeric: tabular-nums; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+table.names td:nth-child(2), table.names th:nth-child(2) { text-align: left; }
 table.text td, table.text th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 table.text th { overflow-wrap: normal; } table.text td { min-width: 6rem; }
 table.text td:first-child { min-width: 7rem; overflow-wrap: normal; }

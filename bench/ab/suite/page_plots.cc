@@ -212,8 +212,11 @@ std::string plots_of(const json& training, const json& scenario) {
       accuracy.level = target.get<double>();
       accuracy.level_label = "target";
     }
-    plots += line_chart(time) + line_chart(steps) + line_chart(accuracy) +
-             cdf_plot(scenario, algorithm, "Duration of a step, cumulative" + by);
+    // A replay has neither loss nor accuracy.
+    for (const LineChart* chart : {&time, &steps, &accuracy}) {
+      if (!chart->series.empty()) plots += line_chart(*chart);
+    }
+    plots += cdf_plot(scenario, algorithm, "Duration of a step, cumulative" + by);
   }
   return "<div class=plots>\n" + plots + "</div>\n";
 }
