@@ -57,7 +57,8 @@ Result<std::unique_ptr<UcIo>> UcIo::open(std::unique_ptr<PacketIo> datagrams, co
                  .port = options.port,
                  .gid_index = static_cast<int>(gid.index),
                  .lid = port->lid,
-                 .mtu = port->active_mtu};
+                 .mtu = port->active_mtu,
+                 .marks = options.marks};
   parts.outbox = std::move(*outbox);
   if (windows) parts.windows = std::move(*windows);
   std::unique_ptr<UcIo> io(new UcIo(std::move(datagrams), device, options, std::move(parts)));
