@@ -113,6 +113,8 @@ void Outbox::close() {
   // By its datagram, and by what is owed.
   blocks_[open_.block].waiting = 2;
   ++batches_;
+  // Pauses of the sender are no distance of bursts.
+  if (const Duration since = now_ - owed_since_; since < 4 * kLongestWait) apart_ += (since - apart_) / 8;
   owed_ = open_;
   owed_since_ = now_;
   open_.block = kNone;
@@ -140,7 +142,7 @@ void Outbox::forget(PeerId peer) {
 
 Result<void> Outbox::flush(TimePoint now) {
   now_ = now;
-  if (owes() && now - owed_since_ >= kNextBatch) pay();
+  if (owes() && now - owed_since_ >= patience()) pay();
   while (!waiting_.empty()) {
     offered_.clear();
     for (const Waiting& each : waiting_) offered_.push_back(each.packet);

@@ -4,6 +4,7 @@
 // or it is another peer's, its own datagram is sent again, by another path where there is one.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,8 +21,9 @@ namespace clustar::transport::io::verbs::uc {
 class Outbox {
  public:
   static constexpr std::size_t kMost = 256;  // datagrams
-  // A batch waits so long for the next one.
+  // A batch waits for the next one twice as long as they came apart lately, within these bounds.
   static constexpr Duration kNextBatch = std::chrono::microseconds(100);
+  static constexpr Duration kLongestWait = std::chrono::milliseconds(2);
 
   // `datagrams` outlives this. Error: its memory cannot be registered.
   static Result<std::unique_ptr<Outbox>> make(PacketIo& datagrams);
@@ -72,6 +74,7 @@ class Outbox {
   // The headers that are owed stand in front of the batch that begins, if they are those before its first.
   void repeat_owed(std::uint32_t number);
   void pay();
+  Duration patience() const { return std::clamp<Duration>(2 * apart_, kNextBatch, kLongestWait); }
   void wait(const Batch& batch, std::size_t other_path);
   std::span<std::byte> bytes(std::uint32_t block);
 
@@ -91,6 +94,7 @@ class Outbox {
   Batch owed_{};  // was sent once
   TimePoint owed_since_{};
   TimePoint now_{};  // of the latest flush()
+  Duration apart_{0};
 };
 
 }  // namespace clustar::transport::io::verbs::uc

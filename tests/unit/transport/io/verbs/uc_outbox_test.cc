@@ -98,6 +98,24 @@ TEST(UcOutbox, WaitsForTheNextBurstForAMomentOnly) {
   w.expect_all_twice(2);
 }
 
+TEST(UcOutbox, WaitsLongerWhereBurstsAreFurtherApart) {
+  World w;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    w.burst(7, 1 + 2 * i, 2);
+    w.pass(std::chrono::microseconds(300));
+    w.pass(std::chrono::microseconds(300));
+  }
+  EXPECT_LT(w.below.sent.size(), 55u) << "the first ones alone, then with the next";
+  w.pass(Outbox::kLongestWait);
+  const std::size_t sent = w.below.sent.size();
+  EXPECT_FALSE(w.box->owes());
+  w.pass(Outbox::kLongestWait);
+  EXPECT_EQ(w.below.sent.size(), sent);
+  const auto times = w.arrived();
+  EXPECT_EQ(times.size(), 80u);
+  for (const auto& [number, count] : times) EXPECT_GE(count, 2) << number.second;
+}
+
 TEST(UcOutbox, AnotherPeersBurstDoesNotTakeItAlong) {
   World w;
   w.burst(7, 1, 2);
@@ -138,7 +156,7 @@ TEST(UcOutbox, AllKindsOfBurstsArriveTwice) {
       w.pass(std::chrono::microseconds(rng.next() % 60));
     }
     w.below.room = 10'000;
-    w.pass(Outbox::kNextBatch);
+    w.pass(Outbox::kLongestWait);
     EXPECT_TRUE(w.box->empty());
     const auto times = w.arrived();
     EXPECT_EQ(times.size(), gathered) << seed;
