@@ -167,16 +167,24 @@ def tolerant(bench, over):
 
 
 def dscp(bench, over):
+    payload_has(bench, over, over.marked, over.dscp)
+
+
+def dscp_fixed(bench, over):
+    payload_has(bench, over, over.fixed, {26})
+
+
+def payload_has(bench, over, settings, wanted):
     cable.count_dscp()
     try:
-        outcome = bench.train(over, model="lr", extra=over.marked)
+        outcome = bench.train(over, model="lr", extra=settings)
         counts = cable.dscp_counts()
     finally:
         cable.stop_counting_dscp()
     bench.notes.append("bytes by DSCP: " + ", ".join(f"{value}: {count}" for value, count in counts.items()))
-    marked = sum(count for value, count in counts.items() if value in over.dscp)
+    marked = sum(count for value, count in counts.items() if value in wanted)
     if marked < outcome.report["bytes_sent"]:
-        raise Failed(f"{marked} bytes carry DSCP {sorted(over.dscp)}, less than the payload")
+        raise Failed(f"{marked} bytes carry DSCP {sorted(wanted)}, less than the payload")
 
 
 def run_conform(bench, over, only, limit):
@@ -275,6 +283,7 @@ CASES = {
     "cut": cut,
     "killed": killed,
     "dscp": dscp,
+    "dscp-fixed": dscp_fixed,
     "conform": conform,
     "conform-all": conform_all,
     "latency": latency,
@@ -300,6 +309,8 @@ def applies(case, over):
         return over.lossy
     if case == "latency":
         return over.lossy
+    if case == "dscp-fixed":
+        return bool(over.fixed)
     return case != "dscp" or bool(over.dscp)
 
 

@@ -22,9 +22,11 @@ class Over:
     lossy: bool = False  # can lose what loss rules allow
     dscp: frozenset = frozenset()  # of what carries payload, when `marked` is in the environment
     marked: dict = dataclasses.field(default_factory=dict)
+    fixed: dict = dataclasses.field(default_factory=dict)  # environment that gives all packets DSCP 26
     left_open: bool = False  # librdmacm keeps the devices open until the process ends
 
 
+FIXED = {"CLUSTAR_IB_TC": "104"}
 MLT_PAYLOAD = frozenset((8, 24, 32, 40, 48))  # class selectors 1, 3 to 6; see mlt/core/classes.h
 TRANSPORTS = {
     "tcp": Over({"CLUSTAR_TRANSPORT": "tcp"}),
@@ -32,8 +34,10 @@ TRANSPORTS = {
     # A NIC's time to repeat what was lost is 67 ms here, not 4.3 s: a step at 1 % loss waits for several.
     "verbs": Over({"CLUSTAR_TRANSPORT": "verbs", "NCCL_IB_TIMEOUT": "14"}, roce=True, connected=True,
                   dscp=frozenset((26,)), marked={"NCCL_IB_TC": "106"}),
-    "mlt-ud": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_ud"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
-    "mlt-uc": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_uc"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
+    "mlt-ud": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_ud"}, roce=True, lossy=True, dscp=MLT_PAYLOAD,
+                   fixed=FIXED),
+    "mlt-uc": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_uc"}, roce=True, lossy=True, dscp=MLT_PAYLOAD,
+                   fixed=FIXED),
     # libfabric's, which set no DSCP. GID 1 is RoCE v2 on IPv4.
     "ofi": Over({"CLUSTAR_TRANSPORT": "ofi", "CLUSTAR_OFI_PROVIDER": "verbs;ofi_rxm"}, roce=True, connected=True,
                 left_open=True),

@@ -17,8 +17,8 @@ Error UdHandles::error() const {
   return error_;
 }
 
-UdHandleMaker::UdHandleMaker(const ProtectionDomain& domain, std::uint8_t port, int gid_index)
-    : domain_(domain), port_(port), gid_index_(gid_index), thread_([this] { run(); }) {}
+UdHandleMaker::UdHandleMaker(const ProtectionDomain& domain, std::uint8_t port, int gid_index, const FixedMarks& marks)
+    : domain_(domain), port_(port), gid_index_(gid_index), marks_(marks), thread_([this] { run(); }) {}
 
 UdHandleMaker::~UdHandleMaker() {
   {
@@ -82,13 +82,12 @@ Result<void> UdHandleMaker::make_group(const Job& job) const {
   const UdAddress& address = job.handles->address_;
   std::vector<AddressHandle> made;
   for (std::size_t path = 0; path < address.queue_pairs.size(); ++path) {
-    // Switches that look at 802.1p instead of DSCP get the class by the service level.
     auto one = AddressHandle::make(
         domain_, {.peer = address.gid,
                   .port = port_,
                   .gid_index = gid_index_,
-                  .traffic_class = job.tos,
-                  .service_level = class_of(job.tos),
+                  .traffic_class = marks_.tos(job.tos),
+                  .service_level = marks_.level(job.tos),
                   .flow_label = flow_label_of(address.queue_pairs[path], static_cast<std::uint8_t>(path))});
     if (!one) return tl::unexpected(one.error());
     made.push_back(std::move(*one));

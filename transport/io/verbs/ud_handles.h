@@ -54,7 +54,7 @@ class UdHandles {
 class UdHandleMaker {
  public:
   // `domain` outlives this.
-  UdHandleMaker(const ProtectionDomain& domain, std::uint8_t port, int gid_index);
+  UdHandleMaker(const ProtectionDomain& domain, std::uint8_t port, int gid_index, const FixedMarks& marks);
   ~UdHandleMaker();  // waits for the call that is under way, about 1 s at most
 
   // Once for each group. Tries, each second, until it is done or given back; what never failed goes first.
@@ -78,6 +78,7 @@ class UdHandleMaker {
   const ProtectionDomain& domain_;
   const std::uint8_t port_;
   const int gid_index_;
+  const FixedMarks marks_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;

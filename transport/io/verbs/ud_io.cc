@@ -102,7 +102,7 @@ UdIo::UdIo(const UdOptions& options, Parts parts)
       registrar_({&domain_}, options_.memory, options_.log),
       registrations_(registrar_, options_.memory.pages()),
       gid_(std::move(parts.gid)),
-      peers_(domain_, options.port, static_cast<int>(gid_.index), options.paths) {
+      peers_(domain_, options.port, static_cast<int>(gid_.index), options.paths, options.marks) {
   capabilities_.max_packet = mtu_bytes(parts.port.active_mtu);
   capabilities_.paths = options.paths;
   capabilities_.marks = true;

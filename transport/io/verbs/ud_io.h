@@ -27,6 +27,7 @@
 #include "transport/io/verbs/ud_peers.h"
 #include "transport/io/verbs/ud_rx.h"
 #include "transport/io/verbs/ud_tx.h"
+#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs {
 
@@ -47,6 +48,7 @@ struct UdOptions {
   // How long it may be sent to while its link is down, until that is the device's end: as long as MLT bears a dead
   // host.
   Duration link_patience = std::chrono::seconds(30);
+  FixedMarks marks{};
   int access = 0;  // ibv_access_flags of what reg_mr registers; UD itself needs none
   // What the device reaches: with more than host memory there is a writer(), if the device can be connected to itself.
   DeviceMemory memory{};

@@ -12,6 +12,7 @@
 #include "transport/base/time.h"
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/ud_handles.h"
+#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs {
 
@@ -36,8 +37,8 @@ class UdPeers {
   };
 
   // `domain` outlives this.
-  UdPeers(const ProtectionDomain& domain, std::uint8_t port, int gid_index, std::uint8_t paths)
-      : paths_(paths), resolver_(domain, port, gid_index), maker_(domain, port, gid_index) {}
+  UdPeers(const ProtectionDomain& domain, std::uint8_t port, int gid_index, std::uint8_t paths, const FixedMarks& marks)
+      : paths_(paths), resolver_(domain, port, gid_index, marks), maker_(domain, port, gid_index, marks) {}
 
   // Queue pair numbers of a GID are one live process's: a peer with the same and another Q_Key is dead. It is known
   // until removed, but what is sent to it is lost.

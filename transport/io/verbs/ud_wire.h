@@ -67,6 +67,21 @@ class UdMarks {
   std::size_t count_ = 0;
 };
 constexpr std::uint8_t class_of(std::uint8_t tos) { return tos >> 5; }
+
+// What the user wants of all packets, whatever their class. -1: by their class.
+struct FixedMarks {
+  int traffic_class = -1;  // TOS byte; its ECN bits do not count
+  int service_level = -1;  // 0 .. 15
+
+  // `own`: by the packet's class and ECN.
+  constexpr std::uint8_t tos(std::uint8_t own) const {
+    return traffic_class < 0 ? own : static_cast<std::uint8_t>((traffic_class & 0xfc) | (own & 3));
+  }
+  // Switches that look at 802.1p instead of DSCP get the class by it.
+  constexpr std::uint8_t level(std::uint8_t own) const {
+    return service_level < 0 ? class_of(tos(own)) : static_cast<std::uint8_t>(service_level);
+  }
+};
 constexpr Ecn ecn_of(std::uint8_t tos) { return static_cast<Ecn>(tos & 3); }
 
 // Host order, as the two below.

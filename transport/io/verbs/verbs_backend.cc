@@ -88,11 +88,17 @@ Result<std::unique_ptr<PacketBackend>> VerbsBackend::create(Kind kind, const Con
   return made;
 }
 
+FixedMarks VerbsBackend::marks() const {
+  const auto ib = config_.get<IbSettings>();
+  return {.traffic_class = ib.traffic_class, .service_level = ib.service_level};
+}
+
 UdOptions VerbsBackend::options_of(const Place& place) const {
   return {.device = place.port.device,
           .port = place.port.port,
           .gid = {.index = place.port.gid_index},
           .paths = kPaths,
+          .marks = marks(),
           .access = kind_ == Kind::kUc ? uc::UcIo::kAccess : 0,
           .memory = place.memory,
           .force_flush = config_.get<IbSettings>().force_flush,
@@ -126,7 +132,7 @@ Result<std::unique_ptr<PacketIo>> VerbsBackend::open(std::size_t device) {
   if (!datagrams) return tl::unexpected(datagrams.error());
   if (kind_ == Kind::kUd) return std::move(*datagrams);
   UdIo& ud = **datagrams;
-  uc::UcOptions options{.port = place.port.port};
+  uc::UcOptions options{.port = place.port.port, .marks = marks()};
   options.warn = [log = log_](const std::string& text) { log.info(text); };
   auto opened = uc::UcIo::open(std::move(*datagrams), ud.device(), ud.domain(), ud.gid(), options);
   if (!opened) return tl::unexpected(opened.error());

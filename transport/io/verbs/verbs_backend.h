@@ -11,6 +11,7 @@
 #include "transport/io/packet_backend.h"
 #include "transport/io/verbs/device_memory.h"
 #include "transport/io/verbs/ud_io.h"
+#include "transport/io/verbs/ud_wire.h"
 #include "transport/net/interfaces.h"
 
 namespace clustar::transport::io::verbs {
@@ -45,6 +46,7 @@ class VerbsBackend final : public PacketBackend {
   };
 
   VerbsBackend(Kind kind, Config config, Log log) : kind_(kind), config_(std::move(config)), log_(std::move(log)) {}
+  FixedMarks marks() const;
   UdOptions options_of(const Place& place) const;
 
   const Kind kind_;

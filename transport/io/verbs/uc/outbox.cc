@@ -14,9 +14,9 @@ constexpr std::uint8_t kControlClass = 7;
 }  // namespace
 
 Result<std::unique_ptr<Outbox>> Outbox::make(PacketIo& datagrams) {
-  // A batch is taken twice, so of `in_flight` packets at most half have a block of their own.
+  // The device may read a block until so many packets more were taken.
   const std::uint32_t in_flight = datagrams.capabilities().copies ? 0 : datagrams.capabilities().in_flight;
-  auto box = std::unique_ptr<Outbox>(new Outbox(datagrams, in_flight / 2 + static_cast<std::uint32_t>(kMost)));
+  auto box = std::unique_ptr<Outbox>(new Outbox(datagrams, in_flight + static_cast<std::uint32_t>(kMost)));
   auto registered = datagrams.reg_mr(gdr::MemoryRef::host(box->memory_.data(), box->memory_.size()));
   if (!registered) return tl::unexpected(registered.error());
   box->mr_ = std::move(*registered);
@@ -50,54 +50,89 @@ void Outbox::say(PeerId peer, std::uint8_t path, const Preamble& preamble, std::
 bool Outbox::begin(PeerId peer, const Preamble& preamble, std::uint32_t number, std::uint8_t pair) {
   const Block& block = blocks_[next_block_];
   if (!room(2) || block.waiting > 0 || block.free_at > taken_) return false;
-  open_ = next_block_;
+  open_ = {.block = next_block_, .peer = peer, .preamble = preamble, .pair = pair, .next = number};
   next_block_ = static_cast<std::uint32_t>((next_block_ + 1) % blocks_.size());
-  open_peer_ = peer;
-  open_preamble_ = preamble;
-  open_preamble_.kind = Kind::kHeaders;
-  open_preamble_.number = 0;
-  open_pair_ = pair;
-  open_next_ = number;
-  open_used_ = kBatchFixed;
-  WireWriter<kBatchFixed>(bytes(open_).first<kBatchFixed>()).store<0>(number);
+  open_.preamble.kind = Kind::kHeaders;
+  open_.preamble.number = 0;
+  open_.begin = open_.end = kBatchFixed;
+  if (owes()) repeat_owed(number);
+  const std::uint32_t first = number - open_.repeats;
+  WireWriter<kBatchFixed>(bytes(open_.block).first<kBatchFixed>()).store<0>(first);
   return true;
+}
+
+void Outbox::repeat_owed(std::uint32_t number) {
+  const auto own = static_cast<std::uint16_t>(owed_.preamble.number - owed_.repeats);
+  const std::size_t length = owed_.end - owed_.begin;
+  const bool same = owed_.peer == open_.peer && owed_.preamble.session == open_.preamble.session &&
+                    owed_.preamble.peer_session == open_.preamble.peer_session && owed_.next == number;
+  if (!same || kBatchFixed + length > block_bytes_ / 2) return pay();
+  std::ranges::copy(bytes(owed_.block).subspan(owed_.begin, length), bytes(open_.block).begin() + kBatchFixed);
+  open_.repeats = open_.preamble.number = own;
+  open_.begin = open_.end = kBatchFixed + length;
+  --blocks_[owed_.block].waiting;
+  owed_.block = kNone;
 }
 
 bool Outbox::gather(PeerId peer, const Preamble& preamble, std::uint32_t number, const WrittenHeader& header) {
-  const bool fits =
-      open_ != kNone && open_peer_ == peer && open_next_ == number && open_used_ + header.size() <= block_bytes_;
-  if (!fits) {
+  // Half of a block at most are its own, so that they find room in the next.
+  const auto fits = [&] {
+    const std::size_t end = open_.end + header.size();
+    const bool first = open_.end == open_.begin;
+    return end <= block_bytes_ && (first || kBatchFixed + end - open_.begin <= block_bytes_ / 2);
+  };
+  if (open_.block == kNone || open_.peer != peer || open_.next != number || !fits()) {
     close();
-    if (kBatchFixed + header.size() > block_bytes_ || !begin(peer, preamble, number, header.pair)) return false;
+    if (kBatchFixed + header.size() > block_bytes_ || !room(2)) return false;
+    if (owes() && kBatchFixed + owed_.end - owed_.begin + header.size() > block_bytes_) pay();
+    if (!begin(peer, preamble, number, header.pair)) return false;
   }
-  header.serialize_to(bytes(open_).subspan(open_used_));
-  open_used_ += header.size();
-  ++open_next_;
-  ++open_preamble_.number;
+  header.serialize_to(bytes(open_.block).subspan(open_.end));
+  open_.end += header.size();
+  ++open_.next;
+  ++open_.preamble.number;
   return true;
 }
 
-// Twice, because its loss is the loss of all its packets; where there is another path, the second goes there.
-void Outbox::close() {
-  if (open_ == kNone) return;
+void Outbox::wait(const Batch& batch, std::size_t other_path) {
+  const Capabilities& can = datagrams_.capabilities();
   TxPacket packet;
-  packet.peer = open_peer_;
-  packet.path = pair_path(open_pair_);
-  packet.traffic_class = pair_class(open_pair_);
-  packet.ect = datagrams_.capabilities().marks;
+  packet.peer = batch.peer;
+  packet.path = static_cast<std::uint8_t>((pair_path(batch.pair) + other_path) % can.paths);
+  packet.traffic_class = pair_class(batch.pair);
+  packet.ect = can.marks;
   packet.header.resize(Preamble::kSize);
-  open_preamble_.serialize_to(packet.header.bytes().first<Preamble::kSize>());
-  packet.payload = {mr_.get(), open_ * block_bytes_, open_used_};
-  waiting_.push_back({packet, open_});
-  packet.path = static_cast<std::uint8_t>((packet.path + 1) % datagrams_.capabilities().paths);
-  waiting_.push_back({packet, open_});
-  blocks_[open_].waiting = 2;
+  batch.preamble.serialize_to(packet.header.bytes().first<Preamble::kSize>());
+  packet.payload = {mr_.get(), batch.block * block_bytes_, batch.end};
+  waiting_.push_back({packet, batch.block});
+}
+
+void Outbox::close() {
+  if (open_.block == kNone) return;
+  wait(open_, 0);
+  // By its datagram, and by what is owed.
+  blocks_[open_.block].waiting = 2;
   ++batches_;
-  open_ = kNone;
+  // Pauses of the sender are no distance of bursts.
+  if (const Duration since = now_ - owed_since_; since < 4 * kLongestWait) apart_ += (since - apart_) / 8;
+  owed_ = open_;
+  owed_since_ = now_;
+  open_.block = kNone;
+}
+
+void Outbox::pay() {
+  if (!owes()) return;
+  ++alone_;
+  wait(owed_, 1);
+  owed_.block = kNone;
 }
 
 void Outbox::forget(PeerId peer) {
-  if (open_ != kNone && open_peer_ == peer) open_ = kNone;
+  if (open_.block != kNone && open_.peer == peer) open_.block = kNone;
+  if (owes() && owed_.peer == peer) {
+    --blocks_[owed_.block].waiting;
+    owed_.block = kNone;
+  }
   std::erase_if(waiting_, [&](const Waiting& each) {
     if (each.packet.peer != peer) return false;
     if (each.block != kNone) --blocks_[each.block].waiting;
@@ -105,7 +140,9 @@ void Outbox::forget(PeerId peer) {
   });
 }
 
-Result<void> Outbox::flush() {
+Result<void> Outbox::flush(TimePoint now) {
+  now_ = now;
+  if (owes() && now - owed_since_ >= patience()) pay();
   while (!waiting_.empty()) {
     offered_.clear();
     for (const Waiting& each : waiting_) offered_.push_back(each.packet);

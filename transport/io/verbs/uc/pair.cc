@@ -81,12 +81,13 @@ Result<void> PairMaker::make(PairJob& job) const {
 Result<void> PairMaker::connect(PairJob& job) const {
   // Another label per path: NICs derive the UDP source port from it, and so switches the way.
   const auto label = static_cast<std::uint32_t>(mix64(pair_path(job.key) + 1)) & 0xfffff;
-  const auto tos = static_cast<std::uint8_t>(job.dscp != 0 ? job.dscp : pair_class(job.key) << 5);
+  const auto own = static_cast<std::uint8_t>(job.dscp != 0 ? job.dscp : pair_class(job.key) << 5);
   const auto done = job.pair->to_rtr({.path = {.peer = job.gid,
                                                .port = parts_.port,
                                                .gid_index = parts_.gid_index,
                                                .lid = parts_.lid,
-                                               .traffic_class = tos,
+                                               .traffic_class = parts_.marks.tos(own),
+                                               .service_level = parts_.marks.level(own),
                                                .flow_label = label},
                                       .peer_queue_pair = job.theirs.queue_pair,
                                       .peer_psn = job.theirs.psn,

@@ -12,6 +12,7 @@
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/queue_pair.h"
 #include "transport/io/verbs/uc/wire.h"
+#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs::uc {
 
@@ -26,6 +27,7 @@ struct PairParts {
   int gid_index = -1;
   std::uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_1024;
+  FixedMarks marks{};
 };
 
 struct PairJob {

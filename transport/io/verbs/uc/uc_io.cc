@@ -57,7 +57,8 @@ Result<std::unique_ptr<UcIo>> UcIo::open(std::unique_ptr<PacketIo> datagrams, co
                  .port = options.port,
                  .gid_index = static_cast<int>(gid.index),
                  .lid = port->lid,
-                 .mtu = port->active_mtu};
+                 .mtu = port->active_mtu,
+                 .marks = options.marks};
   parts.outbox = std::move(*outbox);
   if (windows) parts.windows = std::move(*windows);
   std::unique_ptr<UcIo> io(new UcIo(std::move(datagrams), device, options, std::move(parts)));
@@ -268,11 +269,12 @@ std::string UcIo::describe() const {
   return fmt::format(
              "verbs UC on {}: {} packets written into place and {} placed here, {} by datagrams and {} received so; {} "
              "pairs "
-             "were up, {} failed; {} grants told, {} heard; {} headers in {} batches; {} binds of windows",
+             "were up, {} failed; {} grants told, {} heard; {} headers in {} batches, of which {} were sent again "
+             "alone; {} binds of windows",
              device_.place(options_.port).to_string(), counters_.packets_written, counters_.packets_placed,
              counters_.datagrams_sent, counters_.datagrams_received, counters_.pairs_up, counters_.pairs_failed,
              counters_.grants_told, counters_.grants_heard, counters_.packets_written, outbox_->batches(),
-             windows_ ? windows_->binds() : 0) +
+             outbox_->alone(), windows_ ? windows_->binds() : 0) +
          (problem_.empty() ? "" : "; first problem: " + problem_) + "; " + datagrams_->describe();
 }
 
@@ -291,7 +293,8 @@ void UcIo::wait(Duration timeout) {
 
 // How long nothing is to be done of which no descriptor tells.
 Duration UcIo::until_due(TimePoint now) const {
-  if (maker_.open() > 0 || !outbox_->empty() || (windows_ != nullptr && windows_->pending())) return kPause;
+  if (maker_.open() > 0 || !outbox_->empty() || outbox_->owes() || (windows_ != nullptr && windows_->pending()))
+    return kPause;
   const TimePoint next = std::min(landings_.next_timeout(), pairs_due_);
   return next == TimePoint::max() ? Duration::max() : std::max<Duration>(next - now, kPause);
 }

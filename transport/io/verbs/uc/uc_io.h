@@ -27,17 +27,19 @@
 #include "transport/io/verbs/uc/peer.h"
 #include "transport/io/verbs/uc/windows.h"
 #include "transport/io/verbs/uc/writer.h"
+#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs::uc {
 
 struct UcOptions {
-  std::uint8_t port = 1;                           // of the device
-  std::uint32_t most_pairs = 64;                   // in each direction, of all peers
-  std::uint32_t send_requests = 128;               // of a pair
-  std::uint32_t receives = 8192;                   // for all pairs together: a write that finds none is lost
-  std::uint32_t headers = 4096;                    // of written packets, until those are released
-  std::uint32_t join_window = 4096;                // a power of two: see Join
-  std::uint32_t windows = 512;                     // landings at a time
+  std::uint8_t port = 1;              // of the device
+  std::uint32_t most_pairs = 64;      // in each direction, of all peers
+  std::uint32_t send_requests = 128;  // of a pair
+  std::uint32_t receives = 8192;      // for all pairs together: a write that finds none is lost
+  std::uint32_t headers = 4096;       // of written packets, until those are released
+  std::uint32_t join_window = 4096;   // a power of two: see Join
+  std::uint32_t windows = 512;        // landings at a time
+  FixedMarks marks{};
   Duration pair_pause = std::chrono::seconds(10);  // until a pair that failed is made again
   // Told once each for what stops pairs or windows from working: everything goes on by datagrams.
   std::function<void(const std::string&)> warn{};

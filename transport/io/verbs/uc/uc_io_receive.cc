@@ -41,7 +41,7 @@ Result<void> UcIo::step(TimePoint now) {
     }
   }
   tell(now);
-  return outbox_->flush();
+  return outbox_->flush(now);
 }
 
 Result<void> UcIo::take_writes() {
@@ -213,7 +213,7 @@ Result<std::size_t> UcIo::receive(std::span<RxPacket> packets) {
     datagrams_->release(std::span(&packet, 1));
     filled += deliver(packets.subspan(filled), now);
   }
-  if (auto flushed = outbox_->flush(); !flushed && filled == 0) return tl::unexpected(flushed.error());
+  if (auto flushed = outbox_->flush(now); !flushed && filled == 0) return tl::unexpected(flushed.error());
   return filled;
 }
 

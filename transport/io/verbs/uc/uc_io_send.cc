@@ -118,7 +118,8 @@ bool UcIo::may_take(std::uint64_t number) {
 }
 
 Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
-  if (auto done = step(clock_.now()); !done) return tl::unexpected(done.error());
+  const TimePoint now = clock_.now();
+  if (auto done = step(now); !done) return tl::unexpected(done.error());
   std::size_t taken = 0;
   bool full = false;
   std::optional<Error> error;
@@ -132,7 +133,7 @@ Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
     // Headers go before the datagrams that follow them: a question behind a message would else overtake it.
     post_chain();
     outbox_->close();
-    if (const auto flushed = outbox_->flush(); !flushed) error = flushed.error();
+    if (const auto flushed = outbox_->flush(now); !flushed) error = flushed.error();
     full = !outbox_->empty();
     if (full || error) continue;
     const auto sent = send_datagrams(packets.subspan(taken), taken_ + taken, full);
@@ -144,7 +145,7 @@ Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
   }
   post_chain();
   outbox_->close();
-  if (const auto flushed = outbox_->flush(); !flushed && !error) error = flushed.error();
+  if (const auto flushed = outbox_->flush(now); !flushed && !error) error = flushed.error();
   writer_.poll();
   taken_ += taken;
   took_less_ = taken < packets.size();

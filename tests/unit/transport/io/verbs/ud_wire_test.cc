@@ -20,6 +20,23 @@ Bytes bytes_of(std::initializer_list<int> values, std::size_t at) {
   return bytes;
 }
 
+TEST(FixedMarks, StandForTheClassAndLeaveEcn) {
+  constexpr FixedMarks none, both{.traffic_class = 106, .service_level = 3}, level{.service_level = 9}, zero{0, 0};
+  for (int tos = 0; tos < 256; ++tos) {
+    const auto own = static_cast<std::uint8_t>(tos);
+    EXPECT_EQ(none.tos(own), own);
+    EXPECT_EQ(none.level(own), class_of(own));
+    EXPECT_EQ(both.tos(own), 104 | (own & 3)) << "DSCP 26; ECN is the packet's own";
+    EXPECT_EQ(both.level(own), 3);
+    EXPECT_EQ(level.tos(own), own);
+    EXPECT_EQ(level.level(own), 9);
+    EXPECT_EQ(zero.tos(own), own & 3);
+    EXPECT_EQ(zero.level(own), 0);
+  }
+  constexpr FixedMarks dscp{.traffic_class = 104};
+  EXPECT_EQ(dscp.level(0xe0), 3) << "what 802.1p gets of DSCP 26";
+}
+
 TEST(UdWire, Ipv4IsInTheLast20Bytes) {
   const Bytes bytes = bytes_of({0x45, 0xe2, 0, 99, 0, 0, 0x40, 0, 64, 17, 0xab, 0xcd, 10, 9, 0, 1, 10, 9, 0, 2}, 20);
   const auto header = parse_network_header(bytes, true);
