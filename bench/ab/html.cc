@@ -51,8 +51,9 @@ std::string summary_table(const json& result) {
   const auto both = [&](const std::string& what, const char* key, int digits, const std::string& ratio = "") {
     text += row({what, show(arms.at(0).at(key), digits), show(arms.at(1).at(key), digits), ratio});
   };
-  both("images/s", "images_per_second", 0, interval(result, "ratio"));
-  text += row({"images/s without communication", show(result.at("images_per_second_ceiling"), 0), "",
+  text += row({"images/s", rate_text(arms.at(0).at("images_per_second")), rate_text(arms.at(1).at("images_per_second")),
+               interval(result, "ratio")});
+  text += row({"images/s without communication", rate_text(result.at("images_per_second_ceiling")), "",
                interval(result, "ceiling_ratio") + ": the ceiling"});
   if (const json& time = result.at("time_to_accuracy"); time.is_object()) {
     const std::string what =
@@ -141,7 +142,7 @@ std::string runs_table(const json& result) {
                                         "th");
   for (const json& run : result.at("runs")) {
     const bool alone = run.at("arm") == "no communication";
-    text += row({show(run.at("arm")), show(run.at("round")), show(run.at("images_per_second"), 0),
+    text += row({show(run.at("arm")), show(run.at("round")), rate_text(run.at("images_per_second")),
                  show(run.at("exposed_comm_s")), show(run.at("hidden_comm_s")), show(run.at("compute_s")),
                  show(run.at("steps")), alone ? "-" : show(run.at("loss"), 4),
                  alone ? "-" : show(run.at("accuracy"), 4), show(run.at("bytes_sent")), show(run.at("switch_drops"))});

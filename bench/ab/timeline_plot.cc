@@ -78,9 +78,7 @@ std::string timeline_plot(const json& result) {
     add_buckets(steps, classes[i], fmt::format("{} sends", letters[i]), lanes);
   }
   if (lanes.empty()) return "";
-  return report::lane_chart(
-      "The last steps of a typical run on rank 0: computing, waiting (red), and each bucket's coflow", "milliseconds",
-      lanes);
+  return report::lane_chart("The last steps of a typical run on rank 0; waiting is red", "milliseconds", lanes);
 }
 
 }  // namespace clustar::bench::ab
