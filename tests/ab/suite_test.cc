@@ -168,7 +168,13 @@ TEST(SuiteArms, ParaexpressIsForCarriersThatLoseNothing) {
   for (const SuiteArm& arm : *arms) names.push_back(arm.name());
   EXPECT_EQ(names, (Words{"tcp-cubic-rto5/ring", "mlt-p0/ring", "mlt-p1/ring", "mlt-deadline/ring",
                           "tcp-cubic-rto5/paraexpress", "mlt-p0/paraexpress"}));
-  EXPECT_EQ(arguments_of(arms->back(), "rescale"), (Words{"--collective", "paraexpress", "--regions", "probe"}));
+  EXPECT_TRUE(arguments_of(arms->back(), "rescale").empty());
+  SuitePlan plan;
+  plan.training.baseline.plugin = "/x.so";
+  const Words ring = train_arguments(plan, arms->front(), 0), paraexpress = train_arguments(plan, arms->back(), 0);
+  EXPECT_THAT(ring, testing::IsSupersetOf({"--plugin", "--channels"}));
+  EXPECT_THAT(paraexpress, testing::IsSupersetOf({"--collective", "paraexpress", "--regions", "probe"}));
+  EXPECT_THAT(paraexpress, testing::Not(testing::Contains("--plugin"))) << "it opens none, and refuses one";
   EXPECT_THAT(choose_arms({"mlt-p1"}, {"paraexpress"}).error().message, HasSubstr("loses nothing"));
 }
 

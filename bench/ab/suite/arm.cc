@@ -137,9 +137,13 @@ Settings environment_of(const SuiteArm& arm, const Load& load) {
   return settings;
 }
 
+Settings options_of(const SuiteArm& arm) {
+  if (arm.algorithm != kParaexpress) return {};
+  return {{"collective", "paraexpress"}, {"regions", "probe"}};
+}
+
 std::vector<std::string> arguments_of(const SuiteArm& arm, const std::string& missing) {
   std::vector<std::string> arguments;
-  if (arm.algorithm == kParaexpress) arguments = {"--collective", "paraexpress", "--regions", "probe"};
   // A ring is what the trainer does by itself.
   if (arm.algorithm == kAllToAll) arguments = {"--all-reduce", arm.algorithm, "--missing", missing};
   // It delivers different bytes to different ranks, which every other arm is held to.

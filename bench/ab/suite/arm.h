@@ -65,7 +65,9 @@ double static_deadline_s(const Load& load, const std::string& algorithm);
 
 // Environment of the ranks.
 Settings environment_of(const SuiteArm& arm, const Load& load);
-// For `clustar train`, beside those that all arms share. `missing`: zero, rescale or residual.
+// Arm::options: what else than a plugin sums the gradients. Empty: a plugin does.
+Settings options_of(const SuiteArm& arm);
+// For `clustar train`, beside options_of() and those that all arms share. `missing`: zero, rescale or residual.
 std::vector<std::string> arguments_of(const SuiteArm& arm, const std::string& missing);
 // Names in `inherited` that would change what an arm is. Empty: none.
 std::vector<std::string> in_the_way(const Settings& inherited);

@@ -72,6 +72,7 @@ json arm_json(const SuitePlan& plan, const Scenario& scenario, const SuiteArm& a
           {"label", arm.carrier.label},
           {"settings", environment_of(arm, load)},
           {"rto_min_us", arm.carrier.rto_min_us},
+          {"train_options", options_of(arm)},
           {"train_arguments", arguments_of(arm, plan.missing)},
           {"left_out", nullptr}};
 }
@@ -345,7 +346,9 @@ std::vector<std::size_t> order_of_round(std::size_t arms, int round) {
 }
 
 std::vector<std::string> train_arguments(const SuitePlan& plan, const SuiteArm& arm, int round) {
-  std::vector<std::string> arguments = ab::train_arguments(plan.training, Role::kBaseline, round);
+  Plan training = plan.training;
+  training.baseline.options = options_of(arm);
+  std::vector<std::string> arguments = ab::train_arguments(training, Role::kBaseline, round);
   const std::vector<std::string> own = arguments_of(arm, plan.missing);
   arguments.insert(arguments.end(), own.begin(), own.end());
   return arguments;
