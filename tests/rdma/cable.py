@@ -15,7 +15,8 @@ ROUTES = {"a": ("10.9.0.2", "101"), "b": ("10.9.0.1", "102")}
 
 
 def run(command, check=True):
-    done = subprocess.run(command.split(), capture_output=True, text=True, timeout=30)
+    # The guest's kernel may take most of a minute to take a link down while rdma_rxe sends on it.
+    done = subprocess.run(command.split(), capture_output=True, text=True, timeout=120)
     if check and done.returncode != 0:
         raise RuntimeError(f"{command}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
