@@ -163,10 +163,9 @@ json time_to_accuracy(const Plan& plan, const Outcomes& outcomes) {
 
 json cluster_json(const cluster::Spec& spec, const json& hosts) {
   const std::size_t places = cluster::count_places(hosts);
-  std::string command = cluster::to_string(spec.starter);
-  if (!spec.version.empty()) command += " (" + spec.version + ")";
   return {{"kind", "cluster"},
-          {"text", fmt::format("{} host{}, ranks started by {}", places, places == 1 ? "" : "s", command)},
+          {"text", fmt::format("{} host{}, by {}", places, places == 1 ? "" : "s",
+                               spec.version.empty() ? cluster::to_string(spec.starter) : spec.version)},
           {"launcher", cluster::to_string(spec.starter)},
           {"launcher_version", spec.version.empty() ? json(nullptr) : json(spec.version)},
           {"launcher_arguments", spec.more},

@@ -1,14 +1,15 @@
 // What mpirun, torchrun and srun are told, and a program of somebody else's that is run to its end.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <fstream>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/ab/cluster/program.h"
@@ -70,8 +71,8 @@ TEST(AbClusterWords, OfEachLauncher) {
                           .root = "h:7",
                           .port = {}};
   EXPECT_THAT(command_of(mpirun, training),
-              ElementsAre("mpirun", "-n", "2", "-x", "CLUSTAR_X", "--hostfile", "f", "/opt/clustar", "train", "--launcher",
-                          "env", "--root", "h:7", "--report-fd", "1", "--model", "lr"));
+              ElementsAre("mpirun", "-n", "2", "-x", "CLUSTAR_X", "--hostfile", "f", "/opt/clustar", "train",
+                          "--launcher", "env", "--root", "h:7", "--report-fd", "1", "--model", "lr"));
 }
 
 TEST(AbClusterRemedy, KnowsTheLaunchersWords) {
@@ -102,7 +103,8 @@ TEST(AbClusterProgram, LinesLastWordsEnvironmentAndStatus) {
 }
 
 TEST(AbClusterProgram, MuchIsReadAndTheLastOfItKept) {
-  ProgramOptions options = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; yes nonsense | head -n 100000 >&2; echo end >&2");
+  ProgramOptions options =
+      shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; yes nonsense | head -n 100000 >&2; echo end >&2");
   std::size_t longest = 0;
   options.on_line = [&](const std::string& line) {
     longest = std::max(longest, line.size());
@@ -124,7 +126,7 @@ TEST(AbClusterProgram, EndsAtItsLimitEvenIfItIgnoresSigterm) {
   const auto end = run_program(options);
   ASSERT_TRUE(end);
   EXPECT_TRUE(end->over_time);
-  EXPECT_EQ(end->status, 128 + SIGKILL);
+  EXPECT_EQ(end->signal, SIGKILL);
   EXPECT_THAT(end->last_words, HasSubstr("begun"));
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
 }

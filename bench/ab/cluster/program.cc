@@ -181,7 +181,8 @@ ProgramEnd Program::run() {
   const Clock::time_point until = Clock::now() + kAfterwards;
   while ((output_.fd() >= 0 || errors_.fd() >= 0) && Clock::now() < until) listen(10);
   const int status = status_.value_or(0);
-  result.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   result.last_words = last_words_;
   return result;
 }

@@ -24,7 +24,8 @@ struct ProgramOptions {
 };
 
 struct ProgramEnd {
-  int status = 0;          // of the exit; 128 + its number where a signal ended it
+  int status = 0;          // of its exit
+  int signal = 0;          // that ended it, or 0
   bool over_time = false;  // it was ended for the limit
   int interrupted = 0;     // or for this signal
   std::string last_words;  // the end of what it wrote to standard error, and of other lines

@@ -79,11 +79,12 @@ Error error_of(const Spec& spec, const ProgramEnd& end, const Reports& reports, 
   if (reports.error) {
     return {reports.error->code, fmt::format("rank {} failed: {}", reports.rank, reports.error->message)};
   }
-  const std::string how = end.status >= 128 ? fmt::format("{} was ended by signal {}, or a rank was (status {})", name,
-                                                          end.status - 128, end.status)
-                                            : fmt::format("{} ended with exit status {}", name, end.status);
+  const std::string how = end.signal != 0
+                              ? fmt::format("{} was ended by signal {} ({})", name, end.signal, strsignal(end.signal))
+                              : fmt::format("{} ended with exit status {}", name, end.status);
   return {ErrorCode::kRemote,
-          with_help(spec, end.status == 0 ? how + ", and rank 0 reported no results" : how, end.last_words)};
+          with_help(spec, end.status == 0 && end.signal == 0 ? how + ", and rank 0 reported no results" : how,
+                    end.last_words)};
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ Result<json> train(const Spec& spec, const Training& training) {
   options.interrupted = training.interrupted;
   const auto end = run_program(options);
   if (!end) return tl::unexpected(end.error());
-  if (end->interrupted != 0 || end->over_time || end->status != 0 || reports.results.is_null()) {
+  if (end->interrupted != 0 || end->over_time || end->status != 0 || end->signal != 0 || reports.results.is_null()) {
     return tl::unexpected(error_of(spec, *end, reports, training.limit));
   }
   std::sort(reports.places.begin(), reports.places.end(),

@@ -159,7 +159,7 @@ Result<std::string> find_version(Starter starter) {
   const auto ended = run_program(options);
   if (!ended) return tl::unexpected(ended.error());
   std::string line = line_with(all + ended->last_words, mark);
-  if (ended->status == 0 && !line.empty()) return line;
+  if (ended->status == 0 && ended->signal == 0 && !line.empty()) return line;
   return fail(ErrorCode::kUnavailable,
               fmt::format("--launcher {0}: the {0} on PATH is not {1}'s, which alone is known here: {0} --version says "
                           "'{2}'",
