@@ -18,9 +18,11 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::map<std::string, std::string> environment_of(const Arm& arm, const Testbed& testbed) {
   std::map<std::string, std::string> environment = arm.settings;
+  const std::string interface = testbed.interface();
+  if (interface.empty()) return environment;
   // emplace: an arm may say otherwise.
-  environment.emplace("CLUSTAR_SOCKET_IFNAME", testbed.interface());
-  environment.emplace("NCCL_SOCKET_IFNAME", testbed.interface());
+  environment.emplace("CLUSTAR_SOCKET_IFNAME", interface);
+  environment.emplace("NCCL_SOCKET_IFNAME", interface);
   return environment;
 }
 
@@ -92,6 +94,7 @@ Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round,
                               .environment = environment_of(arm, testbed),
                               .ranks = plan.ranks,
                               .on_record = on_record,
+                              .limit = std::chrono::seconds(plan.limit_s),
                               .helpers = role == Role::kCeiling ? 0 : arm.helpers(),
                               .stall_timeout = std::chrono::seconds(plan.stall_timeout_s)});
   if (!results) return tl::unexpected(results.error());

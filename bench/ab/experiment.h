@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/ab/arm.h"
+#include "bench/ab/cluster/starter.h"
 #include "bench/ab/testbed.h"
 #include "bench/fabric/spec.h"
 #include "bench/trainer/config.h"
@@ -26,11 +27,13 @@ struct Plan {
   Arm baseline;
   Arm candidate;
   int ranks = 4;
-  std::optional<fabric::FabricSpec> fabric;  // nothing: loopback
+  std::optional<cluster::Spec> cluster;      // a real one; then no fabric
+  std::optional<fabric::FabricSpec> fabric;  // neither: loopback
   int rounds = kDefaultRounds;
   trainer::TrainConfig train;  // its seed is that of the first round
   int channels = 1;
   int stall_timeout_s = 60;
+  int limit_s = 0;  // of a run; 0: none
 };
 
 // The order within round `round`, from 0: baseline, ceiling, candidate, and reversed in every other round, so that a

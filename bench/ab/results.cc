@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/ab/cluster/ranks.h"
 #include "bench/trainer/exchange.h"
 
 namespace clustar::bench::ab {
@@ -158,7 +159,35 @@ json time_to_accuracy(const Plan& plan, const Outcomes& outcomes) {
   return result;
 }
 
-json place_json(const Plan& plan, const std::optional<fabric::PacketProof>& proof) {
+}  // namespace
+
+json cluster_json(const cluster::Spec& spec, const json& hosts) {
+  const std::size_t places = cluster::count_places(hosts);
+  return {{"kind", "cluster"},
+          {"text", fmt::format("{} host{}, by {}", places, places == 1 ? "" : "s",
+                               spec.version.empty() ? cluster::to_string(spec.starter) : spec.version)},
+          {"launcher", cluster::to_string(spec.starter)},
+          {"launcher_version", spec.version.empty() ? json(nullptr) : json(spec.version)},
+          {"launcher_arguments", spec.more},
+          {"hosts", hosts}};
+}
+
+std::string one_place_warning(const json& place) {
+  const json hosts = place.value("hosts", json::array());
+  if (hosts.size() < 2 || cluster::count_places(hosts) > 1) return "";
+  return fmt::format("all ranks ran on one host ({}): what they sent crossed no network",
+                     hosts.at(0).value("host", std::string("?")));
+}
+
+namespace {
+
+json place_json(const Plan& plan, const json& train, const std::optional<fabric::PacketProof>& proof) {
+  if (plan.cluster) {
+    json place = cluster_json(*plan.cluster, train.value("hosts", json::array()));
+    place["ranks"] = plan.ranks;
+    place["text"] = fmt::format("{} ranks on {}", plan.ranks, place["text"].get<std::string>());
+    return place;
+  }
   json result{{"kind", plan.fabric ? "fabric" : "loopback"}, {"ranks", plan.ranks}};
   if (!plan.fabric) {
     result["text"] = fmt::format("{} ranks on loopback (no link rate: as fast as the CPU)", plan.ranks);
@@ -246,7 +275,9 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
     const json helpers = run.train.value("helpers", json(nullptr));
     short_of_helpers += helpers.is_object() && helpers["left"] < helpers["given"] ? 1 : 0;
   }
+  const json place = place_json(plan, train, proof);
   json all_warnings = warnings(plan, verdict, arms, diverged, time_to_target, proof);
+  if (const std::string warning = one_place_warning(place); !warning.empty()) all_warnings.push_back(warning);
   if (short_of_helpers > 0) {
     all_warnings.push_back(fmt::format("{} run{} ended with fewer helpers than given: the ranks went on without them",
                                        short_of_helpers, short_of_helpers == 1 ? "" : "s"));
@@ -276,7 +307,7 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
           {"planned_rounds", planned.rounds},
           {"ended_by", outcomes.ended_by.empty() ? json(nullptr) : json(outcomes.ended_by)},
           {"seconds", outcomes.seconds},
-          {"place", place_json(plan, proof)},
+          {"place", place},
           {"arms", arms},
           {"time_to_accuracy", time_to_target},
           {"max_loss_difference", diverged.max_loss_difference},

@@ -19,6 +19,12 @@ namespace clustar::bench::ab {
 nlohmann::json to_json(const Plan& plan, const Outcomes& outcomes, const Verdict& verdict,
                        const std::optional<fabric::PacketProof>& proof);
 
+// Where a cluster's ranks were, as {kind, text, launcher, launcher_version, launcher_arguments, hosts}; `hosts` is what
+// cluster::train() gave to a run's results.
+nlohmann::json cluster_json(const cluster::Spec& spec, const nlohmann::json& hosts);
+// That ranks of such a place had no network between them, or "".
+std::string one_place_warning(const nlohmann::json& place);
+
 // "losses are equal ...": whether both arms trained the same.
 std::string equality_text(const nlohmann::json& result);
 

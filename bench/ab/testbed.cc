@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "bench/ab/arm.h"
+#include "bench/ab/cluster/ranks.h"
+#include "bench/ab/interrupt.h"
 #include "bench/fabric/process_fabric.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/aggregator.h"
@@ -22,6 +25,7 @@ using nlohmann::json;
 constexpr const char* kPrefix = "ab";
 constexpr int kFirstPort = 21000;
 constexpr int kPorts = 8000;
+constexpr int kClusterPorts = 1000;  // from --root's on
 
 void tidy_up() {
   for (const std::string& problem : fabric::remove_orphans(kPrefix)) {
@@ -44,12 +48,23 @@ Result<Testbed> Testbed::on_fabric(fabric::FabricSpec spec, int ranks) {
 
 Testbed Testbed::on_loopback(int ranks) { return Testbed(ranks); }
 
-Result<Testbed> Testbed::make(const std::optional<fabric::FabricSpec>& spec, int ranks) {
-  return spec ? on_fabric(*spec, ranks) : Result<Testbed>(on_loopback(ranks));
+Testbed Testbed::on_cluster(cluster::Spec spec, int ranks) {
+  Testbed testbed(ranks);
+  testbed.cluster_ = std::move(spec);
+  return testbed;
+}
+
+Result<Testbed> Testbed::make(const std::optional<cluster::Spec>& cluster,
+                              const std::optional<fabric::FabricSpec>& fabric, int ranks) {
+  if (cluster) return on_cluster(*cluster, ranks);
+  return fabric ? on_fabric(*fabric, ranks) : Result<Testbed>(on_loopback(ranks));
 }
 
 Testbed::Testbed(Testbed&& other) noexcept
-    : ranks_(other.ranks_), fabric_(std::exchange(other.fabric_, std::nullopt)), runs_(other.runs_) {}
+    : ranks_(other.ranks_),
+      fabric_(std::exchange(other.fabric_, std::nullopt)),
+      cluster_(std::move(other.cluster_)),
+      runs_(other.runs_) {}
 
 Testbed::~Testbed() {
   if (!fabric_) return;
@@ -117,7 +132,32 @@ Result<std::string> Testbed::free_root() {
   return proxy::Bootstrap::pick_loopback_root();
 }
 
-Result<json> Testbed::run(const Job& job) {
+Result<json> Testbed::run_on_cluster(const Job& job) {
+  cluster::Training training;
+  training.program = program();
+  training.arguments = job.arguments;
+  // What other hosts do not inherit from here; the arm's own settings go before it.
+  training.environment = job.environment;
+  for (const auto& [name, value] : inherited_settings()) training.environment.emplace(name, value);
+  training.ranks = job.ranks > 0 ? job.ranks : ranks_;
+  training.limit = job.limit;
+  training.interrupted = [] { return Interrupt::signal_number(); };
+  training.on_record = job.on_record;
+  const int run = runs_++ % kClusterPorts;
+  if (!cluster_->root_host.empty())
+    training.root = fmt::format("{}:{}", cluster_->root_host, cluster_->root_port + run);
+  if (cluster_->starter == cluster::Starter::kTorchrun) {
+    for (std::string* free : {&training.root, &training.port}) {
+      const auto found = proxy::Bootstrap::pick_loopback_root();
+      if (!found) return tl::unexpected(found.error());
+      *free = *found;
+    }
+    training.port.erase(0, training.port.rfind(':') + 1);
+  }
+  return cluster::train(*cluster_, training);
+}
+
+Result<json> Testbed::run_here(const Job& job) {
   const auto host_of = [&](int rank) {
     return static_cast<std::size_t>(rank) < job.hosts.size() ? job.hosts[static_cast<std::size_t>(rank)] : rank;
   };
@@ -156,8 +196,14 @@ Result<json> Testbed::run(const Job& job) {
   };
   if (const auto ok = trainer::launch(launch); !ok) return tl::unexpected(ok.error());
   if (results.is_null()) return fail(ErrorCode::kInternal, "rank 0 ended without results");
-  if (!results["failure"].is_null() && !job.keep_failed)
-    return fail(ErrorCode::kInternal, results["failure"].get<std::string>());
+  return results;
+}
+
+Result<json> Testbed::run(const Job& job) {
+  auto results = cluster_ ? run_on_cluster(job) : run_here(job);
+  if (!results) return results;
+  if (!(*results)["failure"].is_null() && !job.keep_failed)
+    return fail(ErrorCode::kInternal, (*results)["failure"].get<std::string>());
   return results;
 }
 

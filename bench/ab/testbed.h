@@ -1,4 +1,4 @@
-// Where the ranks of a comparison run: the hosts of a fabric made for it, or this machine's loopback.
+// Where the ranks of a comparison run: the hosts of a fabric made for it, this machine's loopback, or a cluster.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/ab/cluster/starter.h"
 #include "bench/fabric/fabric.h"
 #include "bench/fabric/probe.h"
 #include "transport/base/result.h"
@@ -41,8 +42,11 @@ class Testbed {
   // Fabric::up(). Ranks are on the hosts from 0 on; 0: one on each.
   static Result<Testbed> on_fabric(fabric::FabricSpec spec, int ranks = 0);
   static Testbed on_loopback(int ranks);
-  // On such a fabric, or without one on loopback.
-  static Result<Testbed> make(const std::optional<fabric::FabricSpec>& spec, int ranks);
+  // Ranks are started by mpirun, torchrun or srun, and the network is what they find.
+  static Testbed on_cluster(cluster::Spec spec, int ranks);
+  // On such a cluster or fabric, or without one on loopback.
+  static Result<Testbed> make(const std::optional<cluster::Spec>& cluster,
+                              const std::optional<fabric::FabricSpec>& fabric, int ranks);
   // Ends what runs on the fabric and removes it.
   ~Testbed();
   Testbed(Testbed&& other) noexcept;
@@ -50,11 +54,15 @@ class Testbed {
 
   int ranks() const { return ranks_; }
   const std::optional<fabric::Fabric>& fabric() const { return fabric_; }
-  const char* interface() const { return fabric_ ? fabric::kHostInterface : "lo"; }
-  // The kernel's default where the ranks run.
+  // Of the ranks' network; "" on a cluster, where the plugin chooses.
+  const char* interface() const {
+    if (cluster_) return "";
+    return fabric_ ? fabric::kHostInterface : "lo";
+  }
+  // The kernel's default where the ranks run; on a cluster that of this host.
   std::string congestion_control() const;
-  Result<SwitchCounters> counters() const;  // zeros on loopback
-  // That the fabric's queues hold packets; nothing on loopback.
+  Result<SwitchCounters> counters() const;  // zeros without a fabric
+  // That the fabric's queues hold packets; nothing without one.
   Result<std::optional<fabric::PacketProof>> prove() const;
 
   static std::string program();  // this one's path
@@ -63,17 +71,21 @@ class Testbed {
   // "ADDRESS:PORT" of a host of the fabric where no run was yet: none waits for an old socket.
   std::string next_root(int host);
 
-  // Runs `clustar train` as one rank per host and returns rank 0's results. Errors name the rank that failed; by then
-  // all have ended. A run that failed after it had begun to measure is an error too, unless keep_failed.
+  // Runs `clustar train` as one rank per host, on a cluster as the launcher places them, and returns rank 0's results.
+  // Errors name the rank that failed; by then all have ended. A run that failed after it had begun to measure is an
+  // error too, unless keep_failed.
   Result<nlohmann::json> run(const Job& job);
 
  private:
   // On host 0, or on loopback.
   Result<std::string> free_root();
+  Result<nlohmann::json> run_here(const Job& job);
+  Result<nlohmann::json> run_on_cluster(const Job& job);
   explicit Testbed(int ranks) : ranks_(ranks) {}
 
   int ranks_;
   std::optional<fabric::Fabric> fabric_;
+  std::optional<cluster::Spec> cluster_;
   int runs_ = 0;
 };
 

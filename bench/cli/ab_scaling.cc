@@ -49,7 +49,7 @@ void tell_of_run(const scaling::ScalingRun& one, int rounds, int done, int total
 // The testbed lives in here only: whatever happens, it is gone on return.
 Result<Measured> measure_scaling(const AbScalingInput& input) {
   const scaling::ScalingPlan& plan = input.plan;
-  auto testbed = ab::Testbed::make(plan.base.fabric, plan.ranks.back());
+  auto testbed = ab::Testbed::make(plan.base.cluster, plan.base.fabric, plan.ranks.back());
   if (!testbed) return tl::unexpected(testbed.error());
   Measured measured;
   auto proof = testbed->prove();

@@ -14,6 +14,7 @@
 #include "bench/ab/interrupt.h"
 #include "bench/ab/results.h"
 #include "bench/cli/ab_jobs.h"
+#include "bench/cli/ab_launcher.h"
 #include "bench/cli/ab_output.h"
 #include "bench/cli/ab_scaling.h"
 #include "bench/cli/ab_suite.h"
@@ -54,6 +55,7 @@ struct Options {
   AbJobsArguments jobs;
   AbTableArguments table;
   AbScalingArguments scaling;
+  AbLauncherArguments launcher;
   CLI::Option* rounds_given = nullptr;
   CLI::Option* hosts_given = nullptr;
   CLI::Option* scenario_given = nullptr;
@@ -127,6 +129,35 @@ Result<void> complete_arms(Options& options) {
   return {};
 }
 
+bool shapes_fabric(const Options& options) {
+  return options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() +
+             options.uplink_given->count() >
+         0;
+}
+
+// Where the ranks run.
+Result<void> complete_place(Options& options) {
+  if (options.launcher.asked()) {
+    if (shapes_fabric(options)) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--rate, --mtu, --buffer and --uplink shape a fabric that is made for the comparison; with "
+                      "--launcher {} the network is the real one, and arms are settings of the plugin",
+                      options.launcher.launcher));
+    }
+    return complete_ab_launcher(options.launcher, options.plan);
+  }
+  if (options.local) {
+    if (!shapes_fabric(options)) return {};
+    return fail(ErrorCode::kInvalidArgument,
+                "--rate, --mtu, --buffer and --uplink belong to a fabric; --local has none");
+  }
+  const auto spec = fabric_spec(options);
+  if (!spec) return tl::unexpected(spec.error());
+  options.plan.fabric = *spec;
+  return {};
+}
+
 // Fills the plan; what is wrong with it is kInvalidArgument.
 Result<void> complete(Options& options) {
   ab::Plan& plan = options.plan;
@@ -136,18 +167,7 @@ Result<void> complete(Options& options) {
     const auto ok = ab::check_options(*arm, plan.ranks);
     if (!ok) return fail(ok.error().code, fmt::format("{}: {}", option, ok.error().message));
   }
-  if (options.local) {
-    if (options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() +
-            options.uplink_given->count() >
-        0) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "--rate, --mtu, --buffer and --uplink belong to a fabric; --local has none");
-    }
-  } else {
-    const auto spec = fabric_spec(options);
-    if (!spec) return tl::unexpected(spec.error());
-    plan.fabric = *spec;
-  }
+  if (const auto ok = complete_place(options); !ok) return ok;
   if (plan.train.batch < plan.ranks) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--batch {} gives some of the {} ranks nothing to do", plan.train.batch, plan.ranks));
@@ -177,7 +197,7 @@ json document_of(const Options& options, const Measured& measured) {
 Result<Measured> measure(const Options& options) {
   const ab::Plan& plan = options.plan;
   if (const auto ok = check_ab_data(plan.train); !ok) return tl::unexpected(ok.error());
-  auto testbed = ab::Testbed::make(plan.fabric, plan.ranks);
+  auto testbed = ab::Testbed::make(plan.cluster, plan.fabric, plan.ranks);
   if (!testbed) return tl::unexpected(testbed.error());
   Measured measured;
   auto proof = testbed->prove();
@@ -257,6 +277,7 @@ int run_scaling(Options& options) {
   ab::scaling::ScalingPlan plan{.base = options.plan, .ranks = *counts, .rule = options.scaling.rule};
   options.plan = ab::scaling::plan_at(plan, counts->back());
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
+  if (const auto ok = find_launcher(options.plan); !ok) return complain(kFailed, ok.error().message);
   ab::Plan completed = options.plan;
   completed.train.batch = plan.base.train.batch;
   completed.train.rate = plan.base.train.rate;
@@ -277,6 +298,12 @@ int show(const Options& options, const Measured& measured) {
 
 int run(Options& options) {
   if (options.plugin.empty()) options.plugin = installed_library("libnccl-net-clustar.so");
+  for (const CLI::Option* other : {options.scenario_given, options.jobs_given, options.table_given}) {
+    if (!options.launcher.asked() || other->count() == 0) continue;
+    return complain(kUsage, fmt::format("{} makes fabrics of its own; with --launcher {} the network is the real one. "
+                                        "Allowed: two arms, also with --scaling",
+                                        other->get_name(), options.launcher.launcher));
+  }
   if (options.scenario_given->count() > 0) return run_suite(options);
   if (options.jobs_given->count() > 0) return run_jobs(options);
   if (options.table_given->count() > 0) {
@@ -288,9 +315,13 @@ int run(Options& options) {
                                         .output = {trainer::tagged(options.output.json_path, "replay"),
                                                    trainer::tagged(options.output.report_path, "replay")}});
   }
-  if (options.limit_given->count() > 0) return complain(kUsage, "--time-limit is for --scenario and --jobs");
+  if (options.limit_given->count() > 0 && !options.launcher.asked()) {
+    return complain(kUsage, "--time-limit is for --scenario, --jobs and --launcher");
+  }
+  if (options.launcher.asked()) options.plan.limit_s = options.suite.limit_s;
   if (options.scaling_given->count() > 0) return run_scaling(options);
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
+  if (const auto ok = find_launcher(options.plan); !ok) return complain(kFailed, ok.error().message);
   if (options.plan.fabric) {
     if (const auto ok = fabric::check_root(); !ok) {
       return complain(kFailed, ok.error().message + "\nWithout a fabric, on loopback: clustar ab --local ...");
@@ -304,7 +335,7 @@ int run(Options& options) {
   const auto measured = measure(options);
   if (!measured) {
     std::string message = measured.error().message;
-    if (!options.local && measured.error().code == ErrorCode::kUnavailable) {
+    if (options.plan.fabric && measured.error().code == ErrorCode::kUnavailable) {
       message += "\nWithout a fabric, on loopback: clustar ab --local ...";
     }
     return complain(kFailed, message);
@@ -382,6 +413,8 @@ void add_ab(CLI::App& app, int& status) {
                             "--data", "--uplink", "--mtu", "--buffer"}) {
     options->table_given->excludes(other);
   }
+  add_ab_launcher_options(command, options->launcher);
+  options->launcher.given->excludes("--local");
   options->scaling_given = add_ab_scaling_options(command, options->scaling);
   options->scaling_given->excludes("--table")->excludes("--scenario")->excludes("--jobs")->excludes("--hosts");
   command.add_option("--json", options->output.json_path, "Write the results to this file ('-' = standard output)");
@@ -403,6 +436,8 @@ void add_ab(CLI::App& app, int& status) {
       "What was reported in 2018: clustar ab --table clustar --json table.json --report table.html\n"
       "More and more ranks: clustar ab --scaling 1,2,4,8 --rate 40M --model vgg16 --compute estimate=v100 \\\n"
       "    --time-scale 0.5 --byte-scale 512 --batch 32 --examples 320 --json scaling.json --report scaling.html\n"
+      "On a cluster: clustar ab --launcher mpirun --launcher-args '--hostfile hosts --map-by node' --root node1 \\\n"
+      "    --ranks 8 --baseline CLUSTAR_TRANSPORT=tcp --candidate CLUSTAR_TRANSPORT=verbs --json ab.json\n"
       "Training in trouble: clustar ab --scenario clean,gray --data MNIST --json ab.json --report ab.html");
   command.callback([options, &status] { status = run(*options); });
 }

@@ -31,6 +31,7 @@
 #include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/launcher.h"
+#include "bench/trainer/launcher_place.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/progress_view.h"
@@ -124,7 +125,12 @@ int describe(const Options& options) {
 
 // One rank in this process: the only one, one of several started by hand, or one that launch_ranks() started.
 int run_one_rank(const Options& options) {
-  if (options.launched()) trainer::end_with_launcher();
+  // Ranks of mpirun, torchrun and srun are looked after by those; they do not say from which thread they start them.
+  if (options.launched() && options.by_launcher) {
+    trainer::write_record(options.report_fd, trainer::place_record(options.rank.rank));
+  } else if (options.launched()) {
+    trainer::end_with_launcher();
+  }
   ProgressView view(progress_style(options));
   const bool shows = options.rank.rank == 0;
   std::chrono::steady_clock::time_point quiet_until{};
@@ -145,7 +151,9 @@ int run_one_rank(const Options& options) {
   view.clear();
   if (!results) {
     if (!options.launched()) return failure(results.error().message);
-    trainer::write_record(options.report_fd, trainer::to_record(results.error()));
+    json record = trainer::to_record(results.error());
+    record["rank"] = options.rank.rank;
+    trainer::write_record(options.report_fd, record);
     return kFailed;
   }
   if (options.launched()) {
@@ -446,7 +454,8 @@ void add_rank_options(CLI::App& command, Options& options) {
       command.add_option("--root", options.rank.root, "HOST:PORT where rank 0 listens and the others find it")
           ->group(group);
   add_launcher_option(command, options.by_launcher, group);
-  command.add_option("--report-fd", options.report_fd, "For ranks that this program launches itself")->group("");
+  command.add_option("--report-fd", options.report_fd, "For ranks that this program starts, itself or by a launcher")
+      ->group("");
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "bench/trainer/launcher_place.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace clustar::bench::trainer {
@@ -83,6 +86,15 @@ Result<LauncherPlace> place_by_launcher(const ReadVariable& read, const std::str
   if (!found) return tl::unexpected(found.error());
   place.root = *found;
   return place;
+}
+
+nlohmann::json place_record(int rank) {
+  utsname machine{};
+  struct stat network {};
+  const bool named = uname(&machine) == 0;
+  const bool found = stat("/proc/self/ns/net", &network) == 0;
+  return {{"place",
+           {{"rank", rank}, {"host", named ? machine.nodename : ""}, {"network", found ? network.st_ino : ino_t{0}}}}};
 }
 
 }  // namespace clustar::bench::trainer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "transport/base/result.h"
@@ -23,5 +24,9 @@ using ReadVariable = std::function<const char*(const char* name)>;
 // torchrun listens at that one itself. kInvalidArgument: no launcher, half of one, what is no number, a rank that size
 // does not have, no root.
 Result<LauncherPlace> place_by_launcher(const ReadVariable& read, const std::string& root);
+
+// {"place": {rank, host, network}}: where this process is, by the host's name and the number of its network namespace.
+// Ranks with both alike reach each other without a network.
+nlohmann::json place_record(int rank);
 
 }  // namespace clustar::bench::trainer

@@ -114,6 +114,8 @@ ROOMS = {
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
     "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report", "bench/trainer",
                  SETTINGS, "transport/base"],
+    # Ranks that mpirun, torchrun or srun starts: knows the records of a trainer, not what is compared.
+    "bench/ab/cluster": ["bench/trainer/record.h", "transport/base"],
     # Training in trouble: as bench/ab, and what the lossy suite knows of kernels, switches and machines.
     "bench/ab/suite": ["bench/ab", "bench/fabric", "bench/lossy", "bench/perf", "bench/proxy", "bench/report",
                        "bench/trainer", "transport/base"],

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/ab/results.h"
 #include "bench/ab/verdict.h"
 #include "bench/perf/statistics.h"
 
@@ -85,7 +86,18 @@ json arm_json(const Arm& arm, const std::string& kernels) {
           {"congestion_control_explicit", congestion.explicitly}};
 }
 
-json place_json(const ScalingPlan& plan, const std::optional<fabric::PacketProof>& proof) {
+// Hosts are those of the last run with the most ranks.
+json hosts_of(const ScalingPlan& plan, const ScalingOutcomes& outcomes) {
+  json hosts = json::array();
+  for (const ScalingRun& one : outcomes.runs) {
+    if (one.ranks == plan.ranks.back()) hosts = one.run.train.value("hosts", json::array());
+  }
+  return hosts;
+}
+
+json place_json(const ScalingPlan& plan, const ScalingOutcomes& outcomes,
+                const std::optional<fabric::PacketProof>& proof) {
+  if (plan.base.cluster) return cluster_json(*plan.base.cluster, hosts_of(plan, outcomes));
   if (!plan.base.fabric) return {{"kind", "loopback"}, {"text", "loopback (no link rate: as fast as the CPU)"}};
   json place{{"kind", "fabric"},
              {"text", fabric::describe(*plan.base.fabric)},
@@ -157,6 +169,9 @@ json to_json(const ScalingPlan& plan, const ScalingOutcomes& outcomes,
   for (const Slot& slot : slots) points.push_back(point(plan, outcomes, slot));
   json runs = json::array();
   for (const ScalingRun& one : outcomes.runs) runs.push_back(run_json(one));
+  const json place = place_json(plan, outcomes, proof);
+  json all_warnings = warnings(plan, outcomes, points, proof);
+  if (const std::string warning = one_place_warning(place); !warning.empty()) all_warnings.push_back(warning);
   const json& train = outcomes.runs.front().run.train;
   json config = train.at("config");
   for (const char* changes : {"batch", "rate", "seed", "no_communication", "check_equal"}) config.erase(changes);
@@ -171,13 +186,13 @@ json to_json(const ScalingPlan& plan, const ScalingOutcomes& outcomes,
           {"planned_rounds", plan.base.rounds},
           {"ended_by", outcomes.ended_by.empty() ? json(nullptr) : json(outcomes.ended_by)},
           {"seconds", outcomes.seconds},
-          {"place", place_json(plan, proof)},
+          {"place", place},
           {"baseline", plan.base.baseline.name},
           {"candidate", plan.base.candidate.name},
           {"arms", {arm_json(plan.base.baseline, kernels), arm_json(plan.base.candidate, kernels)}},
           {"points", points},
           {"ratios", ratios(plan, outcomes)},
-          {"warnings", warnings(plan, outcomes, points, proof)},
+          {"warnings", all_warnings},
           {"inherited_settings", inherited_settings()},
           {"config", config},
           {"runs", runs}};
