@@ -54,6 +54,7 @@ Result<reproduction::TablePlan> plan_of(const AbTableArguments& arguments, const
   plan.steps = arguments.steps;
   plan.stall_timeout_s = input.stall_timeout_s;
   if (input.rounds > 0) plan.rounds = input.rounds;
+  if (const auto ok = reproduction::check(plan); !ok) return tl::unexpected(ok.error());
   return plan;
 }
 

@@ -6,6 +6,7 @@
 
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
+#include "bench/trainer/limits.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
 
@@ -21,15 +22,16 @@ void add_ab_training_options(CLI::App& command, AbTraining& options, ab::Plan& p
   };
   options.model_given = add_model_options(command, train, group);
   options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
-  options.epochs_given->check(CLI::Range(1, 100000));
-  add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
-  add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
+  options.epochs_given->check(CLI::Range(trainer::kEpochs.least, trainer::kEpochs.most));
+  add("--batch", train.batch, "Global batch")->check(CLI::Range(trainer::kBatch.least, trainer::kBatch.most));
+  add("--lr", train.rate, "Learning rate")->check(number_between(trainer::kRate.least, trainer::kRate.most));
   add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
   add("--weight-decay", train.weight_decay, "Weight decay, of every parameter")->check(number_between(0.0, 1.0));
   add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
   add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, examples are generated");
   options.examples_given =
-      add("--examples", train.generated, "Examples to generate without --data")->check(CLI::Range(5, 1'000'000));
+      add("--examples", train.generated, "Examples to generate without --data")
+          ->check(CLI::Range(trainer::kExamples.least, trainer::kExamples.most));
   options.target_given =
       command
           .add_option("--target-accuracy", options.target_accuracy,

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "bench/trainer/checkpoint/checkpoints.h"
+#include "bench/trainer/limits.h"
 
 namespace clustar::bench::cli {
 
@@ -19,7 +20,7 @@ void add_data_options(CLI::App& command, trainer::TrainConfig& config) {
   command
       .add_option("--examples", config.generated,
                   "How many examples to generate when there is no --data [10000 digits, 1000 images, 2000 texts]")
-      ->check(CLI::Range(5, 1'000'000));
+      ->check(CLI::Range(trainer::kExamples.least, trainer::kExamples.most));
   command.add_flag("--skip-damaged", config.skip_damaged,
                    "Leave out images of a folder that cannot be read, and say how many. Each is read once before the "
                    "training; without this option, one that cannot be read ends the run when a batch needs it");

@@ -360,6 +360,7 @@ TEST(AbTable, WrongUsageIsFoundOutAtOnce) {
       {{"--json", "/nowhere/table.json"}, "--json: cannot write '/nowhere/table.replay.json'"},
       {{"--json", "t.json", "--report", "t.json"}, "both name 't.replay.json'; allowed: a file each"},
       {{"--table-models", "gpt"}, "allowed: lr, mlp, alexnet, vgg16, resnet50"},
+      {{"--hosts", "4", "--rate", "5M", "--table-card", "h200", "--table-models", "lr"}, "a replay takes 1e-06 to 1e+06"},
       {{"--rate", "off"}, "the table needs a line"}};
   for (const auto& [more, message] : wrong) {
     Words words{"--table", "clustar"};

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,6 +15,7 @@ namespace clustar::bench::ab::reproduction {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -72,6 +74,27 @@ TablePlan plan_of_two() {
   return plan;
 }
 
+TEST(Table, SaysBeforeItRunsWhatNoReplayReaches) {
+  TablePlan plan = plan_of_two();
+  EXPECT_TRUE(check(plan));
+  plan.ranks = 4;
+  plan.card = "h200";
+  plan.rate_bps = 5'000'000;
+  const auto slow = check(plan);
+  ASSERT_FALSE(slow);
+  EXPECT_THAT(slow.error().message, AllOf(HasSubstr("lr: "), HasSubstr("--rate 5M"), HasSubstr("on h200"),
+                                          HasSubstr("1e-06 to 1e+06"), HasSubstr("faster --rate")));
+  plan.rate_bps = 50'000'000;
+  EXPECT_TRUE(check(plan));
+  plan.ranks = 16;
+  plan.steps = 1953;
+  EXPECT_TRUE(check(plan));
+  plan.steps = 1954;
+  const auto many = check(plan);
+  ASSERT_FALSE(many);
+  EXPECT_THAT(many.error().message, AllOf(HasSubstr("--table-steps 1954"), HasSubstr("allowed: 1953 steps")));
+}
+
 // A world in which compute takes what it is told and each arm a fixed time of communication.
 struct World {
   std::map<std::string, double> exposed{{"server", 0.4}, {"slow", 0.3}, {"fast", 0.05}};
@@ -122,6 +145,32 @@ TEST(Table, TakesTheBestOfOurArmsAfterOneProbe) {
   EXPECT_THAT(text, HasSubstr("resnet50"));
   EXPECT_THAT(page({{"results", results}, {"version", "1"}, {"machine", json::object()}, {"command", "ab"}}),
               HasSubstr("A reproduction on an emulated network"));
+}
+
+TEST(Table, ARowThatAProbeScalesTooFarEndsThere) {
+  const TablePlan plan = plan_of_two();
+  World world;
+  world.exposed["server"] = 1e4;
+  const json rows = conduct(plan, world.hands());
+  EXPECT_EQ(world.ran[1], "resnet50 server") << "no run that the trainer would refuse";
+  EXPECT_THAT(rows[0]["problem"].get<std::string>(), HasSubstr("a replay takes 1e-06 to 1e+06"));
+  EXPECT_TRUE(rows[1]["problem"].is_null()) << rows[1]["problem"];
+}
+
+TEST(Table, ARunIsNeverLongerThanTheTrainerTakes) {
+  TablePlan plan = plan_of_two();
+  plan.ranks = 64;
+  World world;
+  world.exposed["server"] = 1e-6;  // so that steps are short, and many make a run
+  std::size_t most = 0;
+  Hands hands = world.hands();
+  hands.train = [&](const Plan& one, Role role, int) {
+    most = std::max(most, one.train.generated);
+    return world.train(one, role);
+  };
+  conduct(plan, hands);
+  EXPECT_GT(most, 900'000u);
+  EXPECT_LE(most, 1'000'000u);
 }
 
 TEST(Table, ARunThatFailsEndsItsRowAndNoOther) {

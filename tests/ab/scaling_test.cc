@@ -115,6 +115,22 @@ TEST(Scaling, RefusesWhatDoesNotFit) {
   EXPECT_THAT(why_not(few), HasSubstr("allowed: 32"));
   few.base.train.generated = 32;
   EXPECT_EQ(why_not(few), "");
+  ScalingPlan steep = plan_of({1, 2, 4});
+  steep.base.train.rate = 250;
+  EXPECT_EQ(why_not(steep), "");
+  steep.base.train.rate = 600;
+  EXPECT_THAT(why_not(steep), AllOf(HasSubstr("--lr 600"), HasSubstr("4 ranks would have 2400"), HasSubstr("0 to 1000"),
+                                    HasSubstr("allowed: 250 at most")));
+  steep.rule = BatchRule::kStrong;
+  EXPECT_EQ(why_not(steep), "");
+  ScalingPlan wide = plan_of({1, 2});
+  wide.base.train.batch = 1 << 20;
+  EXPECT_THAT(why_not(wide), AllOf(HasSubstr("--batch 1048576"), HasSubstr("2097152"), HasSubstr("1 to 1048576")));
+  ScalingPlan many = plan_of({1, 2});
+  many.base.train.generated = 500'001;
+  EXPECT_EQ(why_not(many), "") << "a training has as many for all its ranks together";
+  many.base.train.compute.kind = trainer::ComputeKind::kEstimate;
+  EXPECT_THAT(why_not(many), AllOf(HasSubstr("--examples 500001"), HasSubstr("1000002"), HasSubstr("allowed: 500000")));
   ScalingPlan target = plan_of({1, 2});
   target.base.train.target_accuracy = 0.9;
   EXPECT_THAT(why_not(target), HasSubstr("--target-accuracy"));

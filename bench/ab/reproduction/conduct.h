@@ -28,6 +28,10 @@ struct TablePlan {
   static constexpr int kRoundsOfTable = 5;
 };
 
+// kInvalidArgument: a row that the trainer's scales do not reach by this rate and card, or more steps than it takes
+// examples for. Of what a probe then measures, conduct() says the same as the row's problem.
+Result<void> check(const TablePlan& plan);
+
 // Who runs when: 0 the baseline, 1 without communication, then the arms; rotated by one from round to round.
 std::vector<std::size_t> order_of_round(std::size_t arms, int round);
 
