@@ -99,11 +99,6 @@ json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
   return result;
 }
 
-bool is_over(const json& arm, const char* transport) {
-  const json& said = arm["transport"];
-  return said.is_object() && said.value("transport", json(nullptr)) == transport;
-}
-
 // How far the arms' training diverged: 0 and equal when both did the same arithmetic.
 struct Divergence {
   double max_loss_difference = 0;
@@ -191,16 +186,7 @@ json warnings(const Plan& plan, const Verdict& verdict, const json& arms, const 
   }
   for (const json& arm : arms) {
     if (arm["congestion_control_explicit"].get<bool>()) continue;
-    const auto name = arm["name"].get<std::string>();
-    const auto kernels = arm["congestion_control"].get<std::string>();
-    all.push_back(
-        is_over(arm, "ofi") || is_over(arm, "kernel TCP")
-            ? fmt::format("'{}' leaves TCP's congestion control to the kernel ({}), as {} does; give the other arm "
-                          "CLUSTAR_TCP_CONGESTION={} if it runs over TCP",
-                          name, kernels, is_over(arm, "ofi") ? "libfabric" : "a parameter server of 2018", kernels)
-            : fmt::format("'{}' leaves TCP's congestion control to the kernel ({}) or its plugin; set "
-                          "CLUSTAR_TCP_CONGESTION in both arms",
-                          name, kernels));
+    all.push_back(congestion_warning(arm["name"], arm["congestion_control"], arm["transport"]));
   }
   if (!diverged.parameters_equal && !plan.train.compute.replays()) {
     all.push_back(fmt::format("the arms did not train the same: parameters differ at the end, losses by up to {:.3g}",
@@ -286,6 +272,7 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
           {"config", train["config"]},
           {"shape", train["shape"]},
           {"data_source", train["data_source"]},
+          {"damaged_files", train.value("damaged_files", json(nullptr))},
           {"gradient_bytes", train["gradient_bytes"]},
           {"gemm", train["gemm"]},
           {"replay", train.value("replay", json(nullptr))},

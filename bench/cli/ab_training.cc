@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "bench/cli/data_options.h"
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/trainer/limits.h"
@@ -28,10 +29,9 @@ void add_ab_training_options(CLI::App& command, AbTraining& options, ab::Plan& p
   add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
   add("--weight-decay", train.weight_decay, "Weight decay, of every parameter")->check(number_between(0.0, 1.0));
   add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
-  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, examples are generated");
-  options.examples_given =
-      add("--examples", train.generated, "Examples to generate without --data")
-          ->check(CLI::Range(trainer::kExamples.least, trainer::kExamples.most));
+  add_data_source_options(command, train, group);
+  options.examples_given = add("--examples", train.generated, "Examples to generate without --data")
+                               ->check(CLI::Range(trainer::kExamples.least, trainer::kExamples.most));
   options.target_given =
       command
           .add_option("--target-accuracy", options.target_accuracy,
@@ -57,6 +57,9 @@ Result<void> complete_ab_training(const AbTraining& options, ab::Plan& plan) {
   }
   if (const std::string wrong = model_contradiction(train); !wrong.empty()) {
     return fail(ErrorCode::kInvalidArgument, wrong);
+  }
+  if (train.data.empty() && train.skip_damaged) {
+    return fail(ErrorCode::kInvalidArgument, "--skip-damaged is for folders of images; with --data only");
   }
   if (train.data.empty()) return {};
   std::error_code error;

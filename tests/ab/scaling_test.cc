@@ -181,6 +181,32 @@ TEST(Scaling, WarnsWhereTheMachineItselfDoesNotScale) {
   EXPECT_THAT(others, AllOf(Not(HasSubstr("linear")), Not(HasSubstr("at least 5")), HasSubstr("4 steps only")));
 }
 
+TEST(Scaling, WarnsWhereTheKernelChoosesTheCongestionControl) {
+  ScalingPlan plan = plan_of({1, 2});
+  plan.base.baseline = {"server", {}, "", {{"collective", "ps"}}};
+  plan.base.candidate.settings["CLUSTAR_TCP_CONGESTION"] = "cubic";
+  const auto told_of = [&](const json& transport) {
+    auto outcomes = conduct(plan,
+                            [&](const Plan& at, Role role, int round) {
+                              auto run = made_up(at, role, round);
+                              run->train["transport"] = role == Role::kBaseline ? transport : json(nullptr);
+                              return run;
+                            },
+                            {});
+    outcomes->kernel_congestion_control = "reno";
+    return to_json(plan, *outcomes, std::nullopt);
+  };
+  const json outcome = told_of({{"transport", "kernel TCP"}});
+  EXPECT_THAT(outcome["warnings"].dump(),
+              AllOf(HasSubstr("'server' leaves TCP's congestion control to the kernel (reno), "
+                              "as a parameter server of 2018 does"),
+                    Not(HasSubstr("'four'"))));
+  EXPECT_THAT(table(outcome), AllOf(HasSubstr("server; congestion control: reno (kernel's default)"),
+                                    HasSubstr("four; congestion control: cubic CLUSTAR_TCP_CONGESTION=cubic")));
+  plan.base.baseline = {"ours", {}, "/x.so"};
+  EXPECT_THAT(told_of(nullptr)["warnings"].dump(), HasSubstr("set CLUSTAR_TCP_CONGESTION in both arms"));
+}
+
 TEST(Scaling, ARunThatFailsIsNamedAndRoundsBeforeItAreKept) {
   const auto fails_in = [](int bad_round) {
     return [bad_round](const Plan& plan, Role role, int round) -> Result<ab::Run> {

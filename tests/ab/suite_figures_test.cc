@@ -282,8 +282,7 @@ json gray_ring(int rounds, double faster = 1) {
   json training = training_of(kAll);
   training["options"]["rounds"] = rounds;
   for (json& scenario : training["scenarios"]) {
-    std::erase_if(scenario["runs"].get_ref<json::array_t&>(),
-                  [&](const json& run) { return run["round"] > rounds; });
+    std::erase_if(scenario["runs"].get_ref<json::array_t&>(), [&](const json& run) { return run["round"] > rounds; });
     for (json& run : scenario["runs"]) {
       if (run["arm"] == "mlt-p0/ring") run["train_s"] = run["train_s"].get<double>() / faster;
     }

@@ -95,7 +95,7 @@ class RowRunner {
   void keep(std::size_t who, int round, const json& results) {
     json run{{"arm", name_of(plan_, who)}, {"round", round + 1}};
     for (const char* key : {"images_per_second", "exposed_comm_s", "compute_s", "steps", "bytes_sent", "plans",
-                            "missing_bytes", "replicas_identical", "replay"}) {
+                            "missing_bytes", "replicas_identical", "replay", "other_cpu_cores", "other_cpu_disturbs"}) {
       run[key] = results.value(key, json(nullptr));
     }
     if (hands_.say) {
@@ -158,6 +158,7 @@ Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::s
   one.train.epochs = 1;
   one.train.batch = plan.batch * plan.ranks;
   one.train.generated = examples_of_step(plan) * static_cast<std::size_t>(steps);
+  one.train.seed = plan.seed;
   one.train.compute.kind = trainer::ComputeKind::kEstimate;
   one.train.compute.source = plan.card;
   one.train.compute.time_scale = scales.time;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "bench/ab/verdict.h"
@@ -110,6 +111,19 @@ json run_json(const ScalingRun& one) {
   return result;
 }
 
+void warn_of_congestion(const ScalingPlan& plan, const ScalingOutcomes& outcomes, json& all) {
+  const std::string& kernels = outcomes.kernel_congestion_control;
+  for (const auto& [role, arm] :
+       {std::pair(Role::kBaseline, &plan.base.baseline), std::pair(Role::kCandidate, &plan.base.candidate)}) {
+    if (congestion_of(*arm, inherited_settings(), kernels).explicitly) continue;
+    json transport = nullptr;
+    for (const ScalingRun& one : outcomes.runs) {
+      if (one.run.role == role && one.ranks > 1) transport = one.run.train.value("transport", json(nullptr));
+    }
+    all.push_back(congestion_warning(arm->name, kernels, transport));
+  }
+}
+
 void warn_of_limits(const json& points, json& all) {
   double fewest = kFewSteps;
   for (const json& one : points) {
@@ -138,6 +152,7 @@ json warnings(const ScalingPlan& plan, const ScalingOutcomes& outcomes, const js
     all.push_back(fmt::format("{} of at least {} rounds: the intervals of B/A are no basis for a verdict", rounds,
                               kRoundsForVerdict));
   }
+  warn_of_congestion(plan, outcomes, all);
   warn_of_limits(points, all);
   for (const ScalingRun& one : outcomes.runs) {
     if (one.run.role == Role::kCeiling || one.run.train.value("replicas_identical", json(nullptr)) != false) continue;
