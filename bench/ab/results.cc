@@ -68,19 +68,8 @@ json run_json(const Run& run, const Plan& plan) {
   return result;
 }
 
-std::string what_sums(const Arm& arm) {
-  if (arm.by_ps()) return fmt::format("none: the {}", trainer::kPsLabel);
-  return arm.by_paraexpress() ? "none: by ParaExpress" : arm.plugin;
-}
-
 json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
-  const Congestion congestion = congestion_of(arm, inherited_settings(), outcomes.kernel_congestion_control);
-  json result{{"name", arm.name},
-              {"plugin", what_sums(arm)},
-              {"options", arm.options},
-              {"settings", arm.settings},
-              {"congestion_control", congestion.name},
-              {"congestion_control_explicit", congestion.explicitly}};
+  json result = arm_facts(arm, outcomes.kernel_congestion_control);
   json transport = nullptr;
   std::uint64_t drops = 0;
   for (const Run& run : outcomes.runs) {
@@ -277,6 +266,25 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
           {"gemm", train["gemm"]},
           {"replay", train.value("replay", json(nullptr))},
           {"runs", runs}};
+}
+
+json arm_facts(const Arm& arm, const std::string& kernels) {
+  const Congestion congestion = congestion_of(arm, inherited_settings(), kernels);
+  const std::string sums = arm.by_ps()            ? fmt::format("none: the {}", trainer::kPsLabel)
+                           : arm.by_paraexpress() ? "none: by ParaExpress"
+                                                  : arm.plugin;
+  return {{"name", arm.name},
+          {"plugin", sums},
+          {"options", arm.options},
+          {"settings", arm.settings},
+          {"congestion_control", congestion.name},
+          {"congestion_control_explicit", congestion.explicitly}};
+}
+
+json spread_json(const std::vector<double>& values) {
+  if (values.empty()) return nullptr;
+  const perf::Spread spread = perf::spread(values);
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
 
 }  // namespace clustar::bench::ab

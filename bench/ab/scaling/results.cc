@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/ab/results.h"
 #include "bench/ab/verdict.h"
 #include "bench/perf/statistics.h"
 
@@ -18,11 +19,6 @@ using nlohmann::json;
 constexpr double kFewSteps = 10;
 // Below it, what limits is the machine, and not only a little.
 constexpr double kGoodCeiling = 0.95;
-
-json spread_json(const std::vector<double>& values) {
-  const perf::Spread spread = perf::spread(values);
-  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
-}
 
 std::vector<double> per_step_ms(const ScalingOutcomes& outcomes, const Slot& slot, const char* key) {
   std::vector<double> values = outcomes.by_round(slot, key);
@@ -74,16 +70,6 @@ json ratios(const ScalingPlan& plan, const ScalingOutcomes& outcomes) {
     all.push_back({{"ranks", ranks}, {"ratio", ratio.ratio}, {"low", ratio.low}, {"high", ratio.high}});
   }
   return all;
-}
-
-json arm_json(const Arm& arm, const std::string& kernels) {
-  const Congestion congestion = congestion_of(arm, inherited_settings(), kernels);
-  return {{"name", arm.name},
-          {"plugin", arm.opens_plugin() ? json(arm.plugin) : json(nullptr)},
-          {"options", arm.options},
-          {"settings", arm.settings},
-          {"congestion_control", congestion.name},
-          {"congestion_control_explicit", congestion.explicitly}};
 }
 
 json place_json(const ScalingPlan& plan, const std::optional<fabric::PacketProof>& proof) {
@@ -189,7 +175,7 @@ json to_json(const ScalingPlan& plan, const ScalingOutcomes& outcomes,
           {"place", place_json(plan, proof)},
           {"baseline", plan.base.baseline.name},
           {"candidate", plan.base.candidate.name},
-          {"arms", {arm_json(plan.base.baseline, kernels), arm_json(plan.base.candidate, kernels)}},
+          {"arms", {arm_facts(plan.base.baseline, kernels), arm_facts(plan.base.candidate, kernels)}},
           {"points", points},
           {"ratios", ratios(plan, outcomes)},
           {"warnings", warnings(plan, outcomes, points, proof)},
