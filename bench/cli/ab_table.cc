@@ -12,6 +12,7 @@
 #include "bench/ab/reproduction/conduct.h"
 #include "bench/ab/reproduction/outcome.h"
 #include "bench/ab/testbed.h"
+#include "bench/ab/verdict.h"
 #include "bench/cli/options.h"
 #include "bench/fabric/spec.h"
 #include "bench/lossy/machine.h"
@@ -156,6 +157,10 @@ int run_ab_table(const AbTableArguments& arguments, const AbTableInput& input) {
   }
   if (const auto ok = fabric::check_root(); !ok) return say(ok.error().message), kFailed;
   const ab::Interrupt interrupt;
+  if (plan->rounds < ab::kRoundsForVerdict) {
+    say(fmt::format("warning: {} of at least {} rounds; there will be no verdict", plan->rounds,
+                    ab::kRoundsForVerdict));
+  }
   const auto document = measure(*plan, input.output);
   if (!document) return say(document.error().message), kFailed;
   const json& results = document->at("results");

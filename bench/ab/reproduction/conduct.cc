@@ -46,7 +46,9 @@ std::string beyond_limits(const TablePlan& plan, const Row& row, const Scales& s
       scales.byte > kMost ? "" : fmt::format(", or a {} --table-card", large ? "slower" : "faster"));
 }
 
-std::size_t examples_of_step(const TablePlan& plan) { return static_cast<std::size_t>(plan.batch * plan.ranks); }
+std::size_t examples_of_step(const TablePlan& plan) {
+  return static_cast<std::size_t>(plan.batch) * static_cast<std::size_t>(plan.ranks);
+}
 
 int most_steps(const TablePlan& plan) { return static_cast<int>(trainer::kExamples.most / examples_of_step(plan)); }
 
