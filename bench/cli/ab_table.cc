@@ -90,7 +90,7 @@ json document_of(const reproduction::TablePlan& plan, const reproduction::Surrou
 }
 
 // What the trainer reports, and who else was busy meanwhile.
-Result<json> train(const ab::Plan& one, ab::Testbed& testbed, ab::Role role, int round) {
+Result<json> watched_run(const ab::Plan& one, ab::Testbed& testbed, ab::Role role, int round) {
   const lossy::OtherCpuWatch watch;
   auto run = ab::run_once(one, testbed, role, round, {});
   if (!run) return tl::unexpected(run.error());
@@ -114,7 +114,7 @@ Result<json> measure(const reproduction::TablePlan& plan, const AbOutput& output
   const reproduction::Surroundings around{
       .fabric = *whole, .proof = *proof, .kernel_congestion_control = testbed->congestion_control()};
   const reproduction::Hands hands{
-      .train = [&](const ab::Plan& one, ab::Role role, int round) { return train(one, *testbed, role, round); },
+      .train = [&](const ab::Plan& one, ab::Role role, int round) { return watched_run(one, *testbed, role, round); },
       .interrupted = [] { return ab::Interrupt::signal_number(); },
       .say = [](const std::string& line) { std::cerr << line << "\n"; },
       // What was measured stays, whatever ends this.
