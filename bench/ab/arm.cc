@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -213,6 +214,21 @@ Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::s
     if (found != settings->end() && !found->second.empty()) return {found->second, true};
   }
   return {kernel_default, false};
+}
+
+std::string congestion_warning(const std::string& arm, const std::string& kernels, const nlohmann::json& transport) {
+  const auto over = transport.is_object() ? transport.value("transport", nlohmann::json()) : nlohmann::json();
+  const bool by_ofi = over == "ofi";
+  if (!by_ofi && over != "kernel TCP") {
+    return fmt::format(
+        "'{}' leaves TCP's congestion control to the kernel ({}) or its plugin; set "
+        "CLUSTAR_TCP_CONGESTION in both arms",
+        arm, kernels);
+  }
+  return fmt::format(
+      "'{}' leaves TCP's congestion control to the kernel ({}), as {} does; give the other arm "
+      "CLUSTAR_TCP_CONGESTION={} if it runs over TCP",
+      arm, kernels, by_ofi ? "libfabric" : "a parameter server of 2018", kernels);
 }
 
 std::string to_string(const Settings& settings) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "transport/base/result.h"
@@ -47,6 +48,9 @@ struct Congestion {
   bool explicitly = false;
 };
 Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::string& kernel_default);
+
+// What to say of an arm that leaves it to the kernel. `transport`: what the trainer reports of a run, or null.
+std::string congestion_warning(const std::string& arm, const std::string& kernels, const nlohmann::json& transport);
 
 // Whether ParaExpress can train so many ranks by the arm's plan and region map. Nothing to say of other arms.
 Result<void> check_options(const Arm& arm, int ranks);

@@ -68,6 +68,7 @@ std::vector<std::string> train_arguments(const Plan& plan, Role role, int round)
     add("--examples", config.generated);
   } else {
     add("--data", config.data);
+    if (config.skip_damaged) arguments.emplace_back("--skip-damaged");
   }
   add("--bucket-mb", static_cast<double>(config.bucket_bytes) / kMib);
   add("--first-bucket-mb", static_cast<double>(config.first_bucket_bytes) / kMib);

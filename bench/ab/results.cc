@@ -69,19 +69,8 @@ json run_json(const Run& run, const Plan& plan) {
   return result;
 }
 
-std::string what_sums(const Arm& arm) {
-  if (arm.by_ps()) return fmt::format("none: the {}", trainer::kPsLabel);
-  return arm.by_paraexpress() ? "none: by ParaExpress" : arm.plugin;
-}
-
 json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
-  const Congestion congestion = congestion_of(arm, inherited_settings(), outcomes.kernel_congestion_control);
-  json result{{"name", arm.name},
-              {"plugin", what_sums(arm)},
-              {"options", arm.options},
-              {"settings", arm.settings},
-              {"congestion_control", congestion.name},
-              {"congestion_control_explicit", congestion.explicitly}};
+  json result = arm_facts(arm, outcomes.kernel_congestion_control);
   json transport = nullptr;
   std::uint64_t drops = 0;
   for (const Run& run : outcomes.runs) {
@@ -98,11 +87,6 @@ json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
   result["compute_ms_per_step"] = 1000 * per_step(outcomes, role, "compute_s");
   result["switch_drops_total"] = drops;
   return result;
-}
-
-bool is_over(const json& arm, const char* transport) {
-  const json& said = arm["transport"];
-  return said.is_object() && said.value("transport", json(nullptr)) == transport;
 }
 
 // How far the arms' training diverged: 0 and equal when both did the same arithmetic.
@@ -220,16 +204,7 @@ json warnings(const Plan& plan, const Verdict& verdict, const json& arms, const 
   }
   for (const json& arm : arms) {
     if (arm["congestion_control_explicit"].get<bool>()) continue;
-    const auto name = arm["name"].get<std::string>();
-    const auto kernels = arm["congestion_control"].get<std::string>();
-    all.push_back(
-        is_over(arm, "ofi") || is_over(arm, "kernel TCP")
-            ? fmt::format("'{}' leaves TCP's congestion control to the kernel ({}), as {} does; give the other arm "
-                          "CLUSTAR_TCP_CONGESTION={} if it runs over TCP",
-                          name, kernels, is_over(arm, "ofi") ? "libfabric" : "a parameter server of 2018", kernels)
-            : fmt::format("'{}' leaves TCP's congestion control to the kernel ({}) or its plugin; set "
-                          "CLUSTAR_TCP_CONGESTION in both arms",
-                          name, kernels));
+    all.push_back(congestion_warning(arm["name"], arm["congestion_control"], arm["transport"]));
   }
   if (!diverged.parameters_equal && !plan.train.compute.replays()) {
     all.push_back(fmt::format("the arms did not train the same: parameters differ at the end, losses by up to {:.3g}",
@@ -317,10 +292,30 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
           {"config", train["config"]},
           {"shape", train["shape"]},
           {"data_source", train["data_source"]},
+          {"damaged_files", train.value("damaged_files", json(nullptr))},
           {"gradient_bytes", train["gradient_bytes"]},
           {"gemm", train["gemm"]},
           {"replay", train.value("replay", json(nullptr))},
           {"runs", runs}};
+}
+
+json arm_facts(const Arm& arm, const std::string& kernels) {
+  const Congestion congestion = congestion_of(arm, inherited_settings(), kernels);
+  const std::string sums = arm.by_ps()            ? fmt::format("none: the {}", trainer::kPsLabel)
+                           : arm.by_paraexpress() ? "none: by ParaExpress"
+                                                  : arm.plugin;
+  return {{"name", arm.name},
+          {"plugin", sums},
+          {"options", arm.options},
+          {"settings", arm.settings},
+          {"congestion_control", congestion.name},
+          {"congestion_control_explicit", congestion.explicitly}};
+}
+
+json spread_json(const std::vector<double>& values) {
+  if (values.empty()) return nullptr;
+  const perf::Spread spread = perf::spread(values);
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
 
 }  // namespace clustar::bench::ab

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/ab/experiment.h"
 #include "bench/ab/verdict.h"
@@ -34,5 +35,11 @@ std::string table(const nlohmann::json& result);
 // The whole report as one HTML page that refers to nothing outside itself. `document` is the envelope around
 // [result] (see bench/report).
 std::string html(const nlohmann::json& document);
+
+// For every kind of comparison: {name, plugin (or what sums in its place), options, settings, congestion_control,
+// congestion_control_explicit}. `kernels`: the kernel's default where the ranks run.
+nlohmann::json arm_facts(const Arm& arm, const std::string& kernels);
+// {median, min, max}; null for no values.
+nlohmann::json spread_json(const std::vector<double>& values);
 
 }  // namespace clustar::bench::ab

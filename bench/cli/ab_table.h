@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct AbTableArguments {
   std::vector<std::string> models;
   std::string card = "p100";
   int steps = 5;
+  const CLI::App* command = nullptr;  // whose options it has to refuse
 };
 
 // What it shares with the comparison of two arms.
@@ -23,6 +25,7 @@ struct AbTableInput {
   int ranks = 16;
   int rounds = 0;  // 0: the usual number
   int stall_timeout_s = 60;
+  std::uint64_t seed = 1;
   AbOutput output;
 };
 

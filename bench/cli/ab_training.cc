@@ -4,8 +4,10 @@
 
 #include <filesystem>
 
+#include "bench/cli/data_options.h"
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
+#include "bench/trainer/limits.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
 
@@ -21,15 +23,15 @@ void add_ab_training_options(CLI::App& command, AbTraining& options, ab::Plan& p
   };
   options.model_given = add_model_options(command, train, group);
   options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
-  options.epochs_given->check(CLI::Range(1, 100000));
-  add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
-  add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
+  options.epochs_given->check(CLI::Range(trainer::kEpochs.least, trainer::kEpochs.most));
+  add("--batch", train.batch, "Global batch")->check(CLI::Range(trainer::kBatch.least, trainer::kBatch.most));
+  add("--lr", train.rate, "Learning rate")->check(number_between(trainer::kRate.least, trainer::kRate.most));
   add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
   add("--weight-decay", train.weight_decay, "Weight decay, of every parameter")->check(number_between(0.0, 1.0));
   add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
-  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, examples are generated");
-  options.examples_given =
-      add("--examples", train.generated, "Examples to generate without --data")->check(CLI::Range(5, 1'000'000));
+  add_data_source_options(command, train, group);
+  options.examples_given = add("--examples", train.generated, "Examples to generate without --data")
+                               ->check(CLI::Range(trainer::kExamples.least, trainer::kExamples.most));
   options.target_given =
       command
           .add_option("--target-accuracy", options.target_accuracy,
@@ -55,6 +57,9 @@ Result<void> complete_ab_training(const AbTraining& options, ab::Plan& plan) {
   }
   if (const std::string wrong = model_contradiction(train); !wrong.empty()) {
     return fail(ErrorCode::kInvalidArgument, wrong);
+  }
+  if (train.data.empty() && train.skip_damaged) {
+    return fail(ErrorCode::kInvalidArgument, "--skip-damaged is for folders of images; with --data only");
   }
   if (train.data.empty()) return {};
   std::error_code error;

@@ -312,6 +312,7 @@ int run(Options& options) {
                                         .ranks = options.hosts_given->count() > 0 ? options.plan.ranks : 16,
                                         .rounds = options.rounds_given->count() > 0 ? options.plan.rounds : 0,
                                         .stall_timeout_s = options.plan.stall_timeout_s,
+                                        .seed = options.plan.train.seed,
                                         .output = {trainer::tagged(options.output.json_path, "replay"),
                                                    trainer::tagged(options.output.report_path, "replay")}});
   }
@@ -409,8 +410,7 @@ void add_ab(CLI::App& app, int& status) {
   options->jobs_given = add_ab_jobs_options(command, options->jobs);
   options->jobs_given->excludes("--scenario")->excludes("--local");
   options->table_given = add_ab_table_options(command, options->table);
-  for (const char* other : {"--scenario", "--jobs", "--local", "--baseline", "--candidate", "--model", "--compute",
-                            "--data", "--uplink", "--mtu", "--buffer"}) {
+  for (const char* other : {"--scenario", "--jobs"}) {
     options->table_given->excludes(other);
   }
   add_ab_launcher_options(command, options->launcher);

@@ -32,6 +32,7 @@
 #include "bench/trainer/config.h"
 #include "bench/trainer/launcher.h"
 #include "bench/trainer/launcher_place.h"
+#include "bench/trainer/limits.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/progress_view.h"
@@ -373,16 +374,16 @@ int run(Options& options) {
 void add_training_options(CLI::App& command, Options& options) {
   add_model_options(command, options.config);
   command.add_option("--epochs", options.config.epochs, "Passes over the training examples")
-      ->check(CLI::Range(1, 100000))
+      ->check(CLI::Range(trainer::kEpochs.least, trainer::kEpochs.most))
       ->capture_default_str();
   command
       .add_option("--batch", options.config.batch,
                   "Global batch: the examples of one step, of all ranks together, divided over the ranks. Shares "
                   "differ by at most one example when it does not divide evenly")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(CLI::Range(trainer::kBatch.least, trainer::kBatch.most))
       ->capture_default_str();
   command.add_option("--lr", options.config.rate, "Learning rate of SGD")
-      ->check(number_between(0.0, 1000.0))
+      ->check(number_between(trainer::kRate.least, trainer::kRate.most))
       ->capture_default_str();
   command.add_option("--momentum", options.config.momentum, "Momentum of SGD")
       ->check(number_between(0.0, 1.0))

@@ -7,22 +7,32 @@
 #include <system_error>
 
 #include "bench/trainer/checkpoint/checkpoints.h"
+#include "bench/trainer/limits.h"
 
 namespace clustar::bench::cli {
 
+void add_data_source_options(CLI::App& command, trainer::TrainConfig& config, const std::string& group) {
+  command
+      .add_option(
+          "--data", config.data,
+          "What to train on, by what is there. For models of digits: a directory with an IDX data set (MNIST's "
+          "files, plain or .gz; of several, t10k comes first), or its images file. For models of images: a "
+          "directory of CIFAR-10's binary files, or one .bin; or a folder with a sub-folder of JPEG, PPM or PGM "
+          "files for each class. For gpt: a text file. Without it, examples are generated")
+      ->group(group);
+  command
+      .add_flag("--skip-damaged", config.skip_damaged,
+                "Leave out images of a folder that cannot be read, and say how many. Each is read once before the "
+                "training; without this option, one that cannot be read ends the run when a batch needs it")
+      ->group(group);
+}
+
 void add_data_options(CLI::App& command, trainer::TrainConfig& config) {
-  command.add_option("--data", config.data,
-                     "What to train on, by what is there. For models of digits: a directory with an IDX data set "
-                     "(MNIST's files, plain or .gz; of several, t10k comes first), or its images file. For models of "
-                     "images: a directory of CIFAR-10's binary files, or one .bin; or a folder with a sub-folder of "
-                     "JPEG, PPM or PGM files for each class. For gpt: a text file. Without it, examples are generated");
+  add_data_source_options(command, config);
   command
       .add_option("--examples", config.generated,
                   "How many examples to generate when there is no --data [10000 digits, 1000 images, 2000 texts]")
-      ->check(CLI::Range(5, 1'000'000));
-  command.add_flag("--skip-damaged", config.skip_damaged,
-                   "Leave out images of a folder that cannot be read, and say how many. Each is read once before the "
-                   "training; without this option, one that cannot be read ends the run when a batch needs it");
+      ->check(CLI::Range(trainer::kExamples.least, trainer::kExamples.most));
   command
       .add_option("--prefetch", config.prefetch,
                   "Batches that a thread of each rank prepares ahead of the steps; 0: none, steps prepare theirs. The "

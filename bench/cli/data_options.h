@@ -11,7 +11,9 @@ class App;
 
 namespace clustar::bench::cli {
 
-// --data, --examples, --skip-damaged, --prefetch.
+// --data and --skip-damaged, which clustar ab has, too.
+void add_data_source_options(CLI::App& command, trainer::TrainConfig& config, const std::string& group = "Options");
+// Those, --examples and --prefetch.
 void add_data_options(CLI::App& command, trainer::TrainConfig& config);
 // --checkpoint, --checkpoint-every, --resume.
 void add_checkpoint_options(CLI::App& command, trainer::TrainConfig& config);

@@ -55,23 +55,29 @@ double quantile(std::span<double> values, double q) {
   return values[static_cast<std::size_t>(index)];
 }
 
-RatioEstimate paired_ratio(std::span<const double> a, std::span<const double> b, std::uint64_t seed) {
-  const std::size_t n = std::min(a.size(), b.size());
+MedianEstimate median_estimate(std::span<const double> values, std::uint64_t seed) {
+  const std::size_t n = values.size();
   if (n == 0) return {};
-  std::vector<double> ratios(n);
-  for (std::size_t i = 0; i < n; ++i) ratios[i] = a[i] / b[i];
   std::mt19937_64 random(seed);
   std::vector<double> drawn(n);
   std::vector<double> medians(kResamples);
   for (double& one : medians) {
     // The engine's output is fixed by the standard, a distribution's is not: remainder keeps intervals repeatable.
-    for (double& value : drawn) value = ratios[random() % n];
+    for (double& value : drawn) value = values[random() % n];
     one = median_in_place(drawn);
   }
-  std::sort(ratios.begin(), ratios.end());
+  std::vector<double> ordered(values.begin(), values.end());
+  std::sort(ordered.begin(), ordered.end());
   const std::size_t trimmed = trimmed_ends(n);
-  return {median(ratios), std::min(ratios[trimmed], quantile(medians, 0.025)),
-          std::max(ratios[n - 1 - trimmed], quantile(medians, 0.975))};
+  return {median(ordered), std::min(ordered[trimmed], quantile(medians, 0.025)),
+          std::max(ordered[n - 1 - trimmed], quantile(medians, 0.975))};
+}
+
+RatioEstimate paired_ratio(std::span<const double> a, std::span<const double> b, std::uint64_t seed) {
+  std::vector<double> ratios(std::min(a.size(), b.size()));
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = a[i] / b[i];
+  const MedianEstimate estimate = median_estimate(ratios, seed);
+  return {estimate.median, estimate.low, estimate.high};
 }
 
 // Values below 2^kSubBits have a bucket each; above, the kSubBits bits after the leading one choose it.

@@ -28,11 +28,17 @@ struct RatioEstimate {
   double low = 0;    // 95 % interval
   double high = 0;
 };
+struct MedianEstimate {
+  double median = 0;
+  double low = 0;  // 95 % interval
+  double high = 0;
+};
+// Values are resampled (percentile bootstrap of the median, seeded: the same input gives the same interval). That alone
+// covers the truth too seldom for few values (87.5 % at 7), so the interval is never narrower than the exact one of the
+// sign test, between two of the ordered values: at least 95 % from 6 values on, 93.8 % at 5, whatever the distribution.
+MedianEstimate median_estimate(std::span<const double> values, std::uint64_t seed);
 // a[i] and b[i] were measured next to each other, so what slowed one slowed the other: the ratio is taken in each pair,
-// and the pairs are resampled (percentile bootstrap of the median, seeded: the same input gives the same interval).
-// That alone covers the truth too seldom for few pairs (87.5 % at 7), so the interval is never narrower than the exact
-// one of the sign test, between two of the ordered ratios: at least 95 % from 6 pairs on, 93.8 % at 5, whatever the
-// distribution. Both spans have the same length and positive values.
+// and their median estimated. Both spans have the same length and positive values.
 RatioEstimate paired_ratio(std::span<const double> a, std::span<const double> b, std::uint64_t seed);
 
 // Times in nanoseconds, log-linear: 128 buckets for each power of two, so a quantile is exact to 0.8 %.

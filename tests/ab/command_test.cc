@@ -292,6 +292,31 @@ TEST(AbCommand, WhatIsKilledLeavesTheRoundsBefore) {
   EXPECT_TRUE(text_of(folder.file("ab.html")).ends_with("</body></html>\n"));
 }
 
+TEST(AbCommand, LeavesDamagedImagesOutWhereAskedTo) {
+  const TemporaryDirectory folder;
+  for (int i = 0; i < 24; ++i) {
+    const std::string place = folder.path() + (i % 2 == 0 ? "/even" : "/odd");
+    std::filesystem::create_directories(place);
+    std::ofstream file(place + "/" + std::to_string(i) + ".ppm", std::ios::binary);
+    file << (i == 7 ? "P6 40" : "P6 40 40 255\n" + std::string(3 * 40 * 40, static_cast<char>(9 * i)));
+  }
+  Words words{"--local", "--ranks",   "2",    "--rounds", "1",          "--epochs",     "1",  "--batch",
+              "8",       "--lr",      "0.02", "--model",  "resnet50",   "--image-size", "32", "--width-divisor",
+              "16",      "--classes", "2",    "--data",   folder.path()};
+  const Outcome ended = run_ab(words);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_NE(ended.err.find("odd/7.ppm"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("--skip-damaged"), std::string::npos) << ended.err;
+  const TemporaryDirectory results;
+  words.insert(words.end(), {"--skip-damaged", "--json", results.file("ab.json")});
+  const Outcome outcome = run_ab(words);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(results.read_json("ab.json")["results"].at(0)["damaged_files"]["count"], 1);
+  const Outcome without = run_ab({"--local", "--skip-damaged"});
+  EXPECT_EQ(without.status, 2);
+  EXPECT_NE(without.err.find("with --data only"), std::string::npos) << without.err;
+}
+
 TEST(AbCommand, AnInterruptInTheFirstRoundLeavesNoEmptyFiles) {
   const TemporaryDirectory folder;
   Words words{"ab",       "--local",
@@ -360,6 +385,14 @@ TEST(AbTable, WrongUsageIsFoundOutAtOnce) {
       {{"--json", "/nowhere/table.json"}, "--json: cannot write '/nowhere/table.replay.json'"},
       {{"--json", "t.json", "--report", "t.json"}, "both name 't.replay.json'; allowed: a file each"},
       {{"--table-models", "gpt"}, "allowed: lr, mlp, alexnet, vgg16, resnet50"},
+      {{"--hosts", "4", "--rate", "5M", "--table-card", "h200", "--table-models", "lr"},
+       "a replay takes 1e-06 to 1e+06"},
+      {{"--batch", "64"}, "--batch is not for --table"},
+      {{"--epochs", "3"}, "--epochs is not for --table"},
+      {{"--lr", "0.1"}, "allowed beside it: --table-models, --table-card, --table-steps, --hosts, --rate"},
+      {{"--time-limit", "5"}, "--time-limit is not for --table"},
+      {{"--skip-damaged"}, "--skip-damaged is not for --table"},
+      {{"--local"}, "--local is not for --table"},
       {{"--rate", "off"}, "the table needs a line"}};
   for (const auto& [more, message] : wrong) {
     Words words{"--table", "clustar"};

@@ -30,6 +30,17 @@ std::map<std::string, std::string> parsed(const std::vector<std::string>& argume
   return options;
 }
 
+TEST(AbPlan, DamagedImagesAreLeftOutOfEveryRunOrNone) {
+  Plan with = plan();
+  for (const bool skips : {false, true}) {
+    with.train.data = "photos";
+    with.train.skip_damaged = skips;
+    for (const Role role : order_of_round(0)) {
+      EXPECT_EQ(parsed(train_arguments(with, role, 0)).count("--skip-damaged"), skips ? 1u : 0u) << to_string(role);
+    }
+  }
+}
+
 TEST(AbPlan, ArmsTakeTurnsAsAbba) {
   std::vector<Role> arms;
   for (int round = 0; round < 4; ++round) {

@@ -77,6 +77,7 @@ TEST(ScalingCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
   refused({"ab", "--local", "--scaling", "2,4"}, "1,2,4,8");
   refused(scaling_words({"--batch", "3000", "--examples", "4000"}), "allowed: 7500 or more");
   refused(scaling_words({"--batch", "1", "--batch-rule", "strong"}), "--batch 1");
+  refused(scaling_words({"--lr", "600"}), "--lr 600 is that of one rank: 2 ranks would have 1200");
   refused(scaling_words({"--target-accuracy", "0.5"}), "--target-accuracy");
   refused(scaling_words({"--batch-rule", "some"}), "weak, strong");
   refused(scaling_words({"--hosts", "2"}), "--hosts");

@@ -115,6 +115,22 @@ TEST(Scaling, RefusesWhatDoesNotFit) {
   EXPECT_THAT(why_not(few), HasSubstr("allowed: 32"));
   few.base.train.generated = 32;
   EXPECT_EQ(why_not(few), "");
+  ScalingPlan steep = plan_of({1, 2, 4});
+  steep.base.train.rate = 250;
+  EXPECT_EQ(why_not(steep), "");
+  steep.base.train.rate = 600;
+  EXPECT_THAT(why_not(steep), AllOf(HasSubstr("--lr 600"), HasSubstr("4 ranks would have 2400"), HasSubstr("0 to 1000"),
+                                    HasSubstr("allowed: 250 at most")));
+  steep.rule = BatchRule::kStrong;
+  EXPECT_EQ(why_not(steep), "");
+  ScalingPlan wide = plan_of({1, 2});
+  wide.base.train.batch = 1 << 20;
+  EXPECT_THAT(why_not(wide), AllOf(HasSubstr("--batch 1048576"), HasSubstr("2097152"), HasSubstr("1 to 1048576")));
+  ScalingPlan many = plan_of({1, 2});
+  many.base.train.generated = 500'001;
+  EXPECT_EQ(why_not(many), "") << "a training has as many for all its ranks together";
+  many.base.train.compute.kind = trainer::ComputeKind::kEstimate;
+  EXPECT_THAT(why_not(many), AllOf(HasSubstr("--examples 500001"), HasSubstr("1000002"), HasSubstr("allowed: 500000")));
   ScalingPlan target = plan_of({1, 2});
   target.base.train.target_accuracy = 0.9;
   EXPECT_THAT(why_not(target), HasSubstr("--target-accuracy"));
@@ -163,6 +179,32 @@ TEST(Scaling, WarnsWhereTheMachineItselfDoesNotScale) {
   };
   const std::string others = outcome_of(plan_of({1, 2}, 5), better)["warnings"].dump();
   EXPECT_THAT(others, AllOf(Not(HasSubstr("linear")), Not(HasSubstr("at least 5")), HasSubstr("4 steps only")));
+}
+
+TEST(Scaling, WarnsWhereTheKernelChoosesTheCongestionControl) {
+  ScalingPlan plan = plan_of({1, 2});
+  plan.base.baseline = {"server", {}, "", {{"collective", "ps"}}};
+  plan.base.candidate.settings["CLUSTAR_TCP_CONGESTION"] = "cubic";
+  const auto told_of = [&](const json& transport) {
+    auto outcomes = conduct(plan,
+                            [&](const Plan& at, Role role, int round) {
+                              auto run = made_up(at, role, round);
+                              run->train["transport"] = role == Role::kBaseline ? transport : json(nullptr);
+                              return run;
+                            },
+                            {});
+    outcomes->kernel_congestion_control = "reno";
+    return to_json(plan, *outcomes, std::nullopt);
+  };
+  const json outcome = told_of({{"transport", "kernel TCP"}});
+  EXPECT_THAT(outcome["warnings"].dump(),
+              AllOf(HasSubstr("'server' leaves TCP's congestion control to the kernel (reno), "
+                              "as a parameter server of 2018 does"),
+                    Not(HasSubstr("'four'"))));
+  EXPECT_THAT(table(outcome), AllOf(HasSubstr("server; congestion control: reno (kernel's default)"),
+                                    HasSubstr("four; congestion control: cubic CLUSTAR_TCP_CONGESTION=cubic")));
+  plan.base.baseline = {"ours", {}, "/x.so"};
+  EXPECT_THAT(told_of(nullptr)["warnings"].dump(), HasSubstr("set CLUSTAR_TCP_CONGESTION in both arms"));
 }
 
 TEST(Scaling, ARunThatFailsIsNamedAndRoundsBeforeItAreKept) {

@@ -271,7 +271,49 @@ TEST(CapturedGain, IsOfWhatTroubleCosts) {
   EXPECT_EQ((*ring)["rounds"], kRounds);
   EXPECT_EQ((*ring)["limit"], 0.75);
   EXPECT_EQ((*ring)["met"], false);
+  EXPECT_GE((*ring)["interval_low"], (*ring)["low"]);
+  EXPECT_LT((*ring)["interval_low"], (*ring)["gain"]);
+  EXPECT_GT((*ring)["interval_high"], (*ring)["gain"]);
   EXPECT_THAT(captured_text(gains), HasSubstr("at least 0.75: NOT MET"));
+}
+
+// Of the gray link's ring, whose gains fall from 0.68 to 0.33 from round to round, by the first `rounds`.
+json gray_ring(int rounds, double faster = 1) {
+  json training = training_of(kAll);
+  training["options"]["rounds"] = rounds;
+  for (json& scenario : training["scenarios"]) {
+    std::erase_if(scenario["runs"].get_ref<json::array_t&>(), [&](const json& run) { return run["round"] > rounds; });
+    for (json& run : scenario["runs"]) {
+      if (run["arm"] == "mlt-p0/ring") run["train_s"] = run["train_s"].get<double>() / faster;
+    }
+  }
+  for (const json& one : captured_gains(training)) {
+    if (one["scenario"] == "gray" && one["arm"] == "mlt-p0/ring") return one;
+  }
+  return {};
+}
+
+TEST(CapturedGain, IsNoVerdictBelowFiveRounds) {
+  for (const int few : {1, 4}) {
+    const json one = gray_ring(few, 2);
+    EXPECT_GT(one["gain"], 0.75);
+    EXPECT_TRUE(one["met"].is_null()) << one;
+    EXPECT_TRUE(one["interval_low"].is_null());
+    EXPECT_EQ(one["verdict"], "no verdict: " + std::to_string(few) + " of 5 rounds");
+    EXPECT_THAT(captured_text(json::array({one})), HasSubstr("at least 0.75: no verdict"));
+  }
+  EXPECT_EQ(gray_ring(5, 2)["verdict"], "met");
+}
+
+TEST(CapturedGain, IsMetByTheLowEndOfItsInterval) {
+  for (const double faster : {1.0, 1.2, 1.3, 1.4, 2.0}) {
+    const json one = gray_ring(kRounds, faster);
+    EXPECT_EQ(one["met"], one["interval_low"] >= 0.75) << one;
+    EXPECT_EQ(one["verdict"] == "NOT MET", one["interval_high"] < 0.75) << one;
+  }
+  const json open = gray_ring(kRounds, 1.3);
+  EXPECT_GT(open["gain"], 0.75) << "more than the bar by its median";
+  EXPECT_EQ(open["verdict"], "not shown: the interval includes it");
 }
 
 TEST(CapturedGain, NeedsCleanLinesAndATunedTcp) {

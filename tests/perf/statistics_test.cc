@@ -134,6 +134,18 @@ TEST(PairedRatio, SameSeedSameInterval) {
   EXPECT_GE(one.high, one.ratio);
 }
 
+TEST(MedianEstimate, IsThatOfRatiosToOne) {
+  const std::vector<double> values{0.4, -0.2, 1.5, 0.7, 0.6, -3, 0.9};  // gains may be negative
+  const std::vector<double> ones(values.size(), 1.0);
+  const MedianEstimate estimate = median_estimate(values, 5);
+  const RatioEstimate ratio = paired_ratio(values, ones, 5);
+  EXPECT_EQ(estimate.median, 0.6);
+  EXPECT_EQ(estimate.low, ratio.low);
+  EXPECT_EQ(estimate.high, ratio.high);
+  EXPECT_LT(estimate.low, 0);
+  EXPECT_EQ(median_estimate({}, 5).high, 0);
+}
+
 TEST(PairedRatio, WithoutPairsThereIsNone) {
   const RatioEstimate none = paired_ratio({}, {}, 1);
   EXPECT_EQ(none.ratio, 0);

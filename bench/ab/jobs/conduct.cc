@@ -11,6 +11,7 @@
 #include "bench/ab/jobs/jobs_file.h"
 #include "bench/ab/jobs/traffic.h"
 #include "bench/coflow/live/plan.h"
+#include "bench/trainer/limits.h"
 
 namespace clustar::bench::ab::jobs {
 namespace {
@@ -34,10 +35,10 @@ Result<void> check_training(const JobsPlan& plan, const JobSpec& job) {
   if (batch < static_cast<int>(job.hosts.size())) {
     return wrong(plan, job, fmt::format("batch: {} gives some of its {} ranks nothing to do", batch, job.hosts.size()));
   }
-  if (training.steps && epochs_of(plan, training) > kMostEpochs) {
+  if (training.steps && epochs_of(plan, training) > trainer::kEpochs.most) {
     return wrong(plan, job,
                  fmt::format("steps: {} are {} passes over the examples; allowed: up to {} passes", *training.steps,
-                             epochs_of(plan, training), kMostEpochs));
+                             epochs_of(plan, training), trainer::kEpochs.most));
   }
   if (plan.training.train.data.empty()) return {};
   if (training.examples) return wrong(plan, job, "examples: is for generated digits; without --data only");

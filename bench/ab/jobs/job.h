@@ -12,9 +12,6 @@
 
 namespace clustar::bench::ab::jobs {
 
-// As of clustar train.
-inline constexpr int kMostBatch = 1 << 20, kMostEpochs = 100'000;
-
 // `clustar train`. What is not given is as on the command line.
 struct Training {
   std::string model{};

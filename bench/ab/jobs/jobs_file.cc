@@ -13,6 +13,7 @@
 #include <toml.hpp>
 
 #include "bench/fabric/spec.h"
+#include "bench/trainer/limits.h"
 #include "bench/trainer/model.h"
 #include "transport/base/nearest.h"
 #include "transport/base/toml_scan.h"
@@ -131,11 +132,11 @@ Training read_training(const Table& job) {
   job.allow(together(kCommonKeys, kTrainKeys));
   Training training;
   training.model = *job.one_of("model", trainer::model_names());
-  training.epochs = job.count("epochs", kMostEpochs);
+  training.epochs = job.count("epochs", trainer::kEpochs.most);
   training.steps = job.count("steps");
   if (training.epochs && training.steps) job.wrong("steps", "says how long the job trains, as epochs does; give one");
-  training.batch = job.count("batch", kMostBatch);
-  if (const auto examples = job.whole("examples", 5, 1'000'000))
+  training.batch = job.count("batch", trainer::kBatch.most);
+  if (const auto examples = job.whole("examples", trainer::kExamples.least, trainer::kExamples.most))
     training.examples = static_cast<std::size_t>(*examples);
   training.all_reduce = job.one_of("all_reduce", {"ring", "all-to-all"}).value_or("ring");
   return training;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "bench/ab/jobs/queue.h"
+#include "bench/ab/results.h"
 #include "bench/ab/verdict.h"
 #include "bench/coflow/render.h"
 
@@ -26,12 +27,6 @@ struct Measured {
   std::array<std::optional<Together>, 2> arms{};
   std::array<const Run*, 2> runs{};
 };
-
-json spread_json(const std::vector<double>& values) {
-  if (values.empty()) return nullptr;
-  const perf::Spread spread = perf::spread(values);
-  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
-}
 
 json ratio_json(const std::vector<double>& a, const std::vector<double>& b) {
   const auto ratio = ratio_of(a, b);

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+#include "bench/fabric/spec.h"
 #include "bench/trainer/compute/cards.h"
+#include "bench/trainer/compute/options.h"
 #include "bench/trainer/compute/rank_compute.h"
+#include "bench/trainer/limits.h"
 #include "bench/trainer/model.h"
 
 namespace clustar::bench::ab::reproduction {
@@ -28,6 +31,27 @@ Load load_of(const TablePlan& plan, const Row& row) {
           .rate_bps = plan.rate_bps};
 }
 
+// Why no replay can be scaled so, or "".
+std::string beyond_limits(const TablePlan& plan, const Row& row, const Scales& scales) {
+  constexpr double kMost = trainer::kMostScale;
+  const bool large = scales.time > kMost || scales.byte > kMost;
+  if (!large && scales.time >= 1 / kMost) return {};
+  const std::string what = scales.byte > kMost
+                               ? fmt::format("its bytes would be divided by {:.3g}", scales.byte)
+                               : fmt::format("computing on {} would take {:.3g} times as long", plan.card, scales.time);
+  return fmt::format(
+      "{}: so that --rate {} leaves {:g} times what was reported, {}; a replay takes {:g} to {:g}. Allowed: a {} "
+      "--rate{}",
+      row.model, fabric::rate_text(plan.rate_bps), kRoom, what, 1 / kMost, kMost, large ? "faster" : "slower",
+      scales.byte > kMost ? "" : fmt::format(", or a {} --table-card", large ? "slower" : "faster"));
+}
+
+std::size_t examples_of_step(const TablePlan& plan) {
+  return static_cast<std::size_t>(plan.batch) * static_cast<std::size_t>(plan.ranks);
+}
+
+int most_steps(const TablePlan& plan) { return static_cast<int>(trainer::kExamples.most / examples_of_step(plan)); }
+
 std::string name_of(const TablePlan& plan, std::size_t who) {
   if (who == kCeiling) return to_string(Role::kCeiling);
   return who == kBaseline ? plan.baseline.name : plan.arms[who - kFirstArm].name;
@@ -46,7 +70,9 @@ class RowRunner {
       if (!probe) return told(probe.error().message);
       probe_exposed_s_ = probe->at("exposed_comm_s").get<double>() / probe->at("steps").get<double>();
       scales_.time = time_scale(row_, load, probe_exposed_s_);
-      steps_ = std::max(plan_.steps, steps_of(row_, load.compute_s * scales_.time));
+      const std::string beyond = beyond_limits(plan_, row_, scales_);
+      if (!beyond.empty()) return told(beyond);
+      steps_ = std::max(plan_.steps, std::min(steps_of(row_, load.compute_s * scales_.time), most_steps(plan_)));
     }
     for (int round = 0; round < plan_.rounds; ++round) {
       for (const std::size_t who : order_of_round(plan_.arms.size(), round)) {
@@ -71,7 +97,7 @@ class RowRunner {
   void keep(std::size_t who, int round, const json& results) {
     json run{{"arm", name_of(plan_, who)}, {"round", round + 1}};
     for (const char* key : {"images_per_second", "exposed_comm_s", "compute_s", "steps", "bytes_sent", "plans",
-                            "missing_bytes", "replicas_identical", "replay"}) {
+                            "missing_bytes", "replicas_identical", "replay", "other_cpu_cores", "other_cpu_disturbs"}) {
       run[key] = results.value(key, json(nullptr));
     }
     if (hands_.say) {
@@ -111,6 +137,18 @@ std::vector<std::size_t> order_of_round(std::size_t arms, int round) {
   return order;
 }
 
+Result<void> check(const TablePlan& plan) {
+  for (const Row& row : plan.rows) {
+    const std::string beyond = beyond_limits(plan, row, first_scales(row, load_of(plan, row)));
+    if (!beyond.empty()) return fail(ErrorCode::kInvalidArgument, beyond);
+  }
+  if (plan.steps <= most_steps(plan)) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--table-steps {}: {} hosts take {} examples a step, and a run has {} at most; allowed: {} "
+                          "steps at most",
+                          plan.steps, plan.ranks, examples_of_step(plan), trainer::kExamples.most, most_steps(plan)));
+}
+
 Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::size_t arm, int steps) {
   Plan one;
   one.baseline = plan.baseline;
@@ -121,7 +159,8 @@ Plan plan_of(const TablePlan& plan, const Row& row, const Scales& scales, std::s
   one.train.model = row.model;
   one.train.epochs = 1;
   one.train.batch = plan.batch * plan.ranks;
-  one.train.generated = static_cast<std::size_t>(one.train.batch) * static_cast<std::size_t>(steps);
+  one.train.generated = examples_of_step(plan) * static_cast<std::size_t>(steps);
+  one.train.seed = plan.seed;
   one.train.compute.kind = trainer::ComputeKind::kEstimate;
   one.train.compute.source = plan.card;
   one.train.compute.time_scale = scales.time;

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <utility>
 
+#include "bench/trainer/limits.h"
+
 namespace clustar::bench::ab::scaling {
 namespace {
 
@@ -35,6 +37,26 @@ Result<void> check_arm(const char* option, const Arm& arm, const std::vector<int
     }
   }
   return {};
+}
+
+// What one rank has of an option, times the ranks, is an option of their run.
+template <typename T>
+Result<void> check_product(const char* option, T of_one, int ranks, const trainer::Limits<T>& limits) {
+  const T factor = static_cast<T>(ranks);
+  if (of_one * factor <= limits.most) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} {} is that of one rank: {} ranks would have {}, and a run takes {} to {}; allowed: {} at "
+                          "most, or --batch-rule strong",
+                          option, of_one, ranks, of_one * factor, limits.least, limits.most, limits.most / factor));
+}
+
+Result<void> check_products(const ScalingPlan& plan) {
+  const trainer::TrainConfig& one = plan.base.train;
+  const int most = plan.ranks.back();
+  if (plan.rule != BatchRule::kWeak) return {};
+  if (const auto ok = check_product("--batch", one.batch, most, trainer::kBatch); !ok) return ok;
+  if (const auto ok = check_product("--lr", one.rate, most, trainer::kRate); !ok) return ok;
+  return one.compute.replays() ? check_product("--examples", one.generated, most, trainer::kExamples) : Result<void>();
 }
 
 // All runs of one round; the first that fails is the error.
@@ -99,6 +121,7 @@ Result<void> check(const ScalingPlan& plan) {
   }
   if (const auto ok = check_arm("--baseline", plan.base.baseline, plan.ranks); !ok) return ok;
   if (const auto ok = check_arm("--candidate", plan.base.candidate, plan.ranks); !ok) return ok;
+  if (const auto ok = check_products(plan); !ok) return ok;
   const Plan largest = plan_at(plan, plan.ranks.back());
   if (largest.train.batch < largest.ranks) {
     return fail(ErrorCode::kInvalidArgument,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "bench/ab/results.h"
@@ -18,11 +19,6 @@ using nlohmann::json;
 constexpr double kFewSteps = 10;
 // Below it, what limits is the machine, and not only a little.
 constexpr double kGoodCeiling = 0.95;
-
-json spread_json(const std::vector<double>& values) {
-  const perf::Spread spread = perf::spread(values);
-  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
-}
 
 std::vector<double> per_step_ms(const ScalingOutcomes& outcomes, const Slot& slot, const char* key) {
   std::vector<double> values = outcomes.by_round(slot, key);
@@ -76,16 +72,6 @@ json ratios(const ScalingPlan& plan, const ScalingOutcomes& outcomes) {
   return all;
 }
 
-json arm_json(const Arm& arm, const std::string& kernels) {
-  const Congestion congestion = congestion_of(arm, inherited_settings(), kernels);
-  return {{"name", arm.name},
-          {"plugin", arm.opens_plugin() ? json(arm.plugin) : json(nullptr)},
-          {"options", arm.options},
-          {"settings", arm.settings},
-          {"congestion_control", congestion.name},
-          {"congestion_control_explicit", congestion.explicitly}};
-}
-
 // Hosts are those of the last run with the most ranks.
 json hosts_of(const ScalingPlan& plan, const ScalingOutcomes& outcomes) {
   json hosts = json::array();
@@ -122,6 +108,19 @@ json run_json(const ScalingRun& one) {
   return result;
 }
 
+void warn_of_congestion(const ScalingPlan& plan, const ScalingOutcomes& outcomes, json& all) {
+  const std::string& kernels = outcomes.kernel_congestion_control;
+  for (const auto& [role, arm] :
+       {std::pair(Role::kBaseline, &plan.base.baseline), std::pair(Role::kCandidate, &plan.base.candidate)}) {
+    if (congestion_of(*arm, inherited_settings(), kernels).explicitly) continue;
+    json transport = nullptr;
+    for (const ScalingRun& one : outcomes.runs) {
+      if (one.run.role == role && one.ranks > 1) transport = one.run.train.value("transport", json(nullptr));
+    }
+    all.push_back(congestion_warning(arm->name, kernels, transport));
+  }
+}
+
 void warn_of_limits(const json& points, json& all) {
   double fewest = kFewSteps;
   for (const json& one : points) {
@@ -150,6 +149,7 @@ json warnings(const ScalingPlan& plan, const ScalingOutcomes& outcomes, const js
     all.push_back(fmt::format("{} of at least {} rounds: the intervals of B/A are no basis for a verdict", rounds,
                               kRoundsForVerdict));
   }
+  warn_of_congestion(plan, outcomes, all);
   warn_of_limits(points, all);
   for (const ScalingRun& one : outcomes.runs) {
     if (one.run.role == Role::kCeiling || one.run.train.value("replicas_identical", json(nullptr)) != false) continue;
@@ -189,7 +189,7 @@ json to_json(const ScalingPlan& plan, const ScalingOutcomes& outcomes,
           {"place", place},
           {"baseline", plan.base.baseline.name},
           {"candidate", plan.base.candidate.name},
-          {"arms", {arm_json(plan.base.baseline, kernels), arm_json(plan.base.candidate, kernels)}},
+          {"arms", {arm_facts(plan.base.baseline, kernels), arm_facts(plan.base.candidate, kernels)}},
           {"points", points},
           {"ratios", ratios(plan, outcomes)},
           {"warnings", all_warnings},

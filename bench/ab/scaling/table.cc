@@ -26,8 +26,9 @@ std::string arm_line(char letter, const json& arm) {
   all.update(arm["options"]);
   for (const auto& [name, value] : all.items()) more += " " + name + "=" + value.get<std::string>();
   if (more == " " + arm["name"].get<std::string>()) more.clear();
-  return fmt::format("  {}  {}; congestion control: {}{}\n", letter, arm["name"].get<std::string>(),
-                     arm["congestion_control"].get<std::string>(), more);
+  return fmt::format("  {}  {}; congestion control: {}{}{}\n", letter, arm["name"].get<std::string>(),
+                     arm["congestion_control"].get<std::string>(),
+                     arm["congestion_control_explicit"].get<bool>() ? "" : " (kernel's default)", more);
 }
 
 std::string row(const std::string& ranks, const std::string& what, const std::string& rates, const std::string& linear,

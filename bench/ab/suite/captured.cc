@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bench/ab/suite/arm.h"
@@ -71,6 +72,30 @@ json limit_of(const json& scenario, const std::string& algorithm) {
   return nullptr;
 }
 
+constexpr std::uint64_t kBootstrapSeed = 1;  // equal measurements, equal intervals
+
+// Fills in the interval, and of one with a bar what it is worth.
+void judge(const std::vector<double>& gains, std::size_t rounds, json& one) {
+  const bool enough = gains.size() >= kLeastPairs;
+  const perf::MedianEstimate estimate = perf::median_estimate(gains, kBootstrapSeed);
+  if (enough) {
+    one["interval_low"] = estimate.low;
+    one["interval_high"] = estimate.high;
+  }
+  if (one["limit"].is_null()) return;
+  const double limit = one["limit"];
+  if (!enough) {
+    one["verdict"] = fmt::format("no verdict: {} of {} rounds", gains.size(), kLeastPairs);
+  } else if (gains.size() != rounds) {
+    one["verdict"] = fmt::format("no verdict: {} of {} rounds are missing", rounds - gains.size(), rounds);
+  } else {
+    one["met"] = estimate.low >= limit;
+    one["verdict"] = estimate.low >= limit   ? "met"
+                     : estimate.high < limit ? "NOT MET"
+                                             : "not shown: the interval includes it";
+  }
+}
+
 }  // namespace
 
 json captured_gains(const json& training) {
@@ -91,17 +116,21 @@ json captured_gains(const json& training) {
       std::sort(gains.begin(), gains.end());
       const double median = perf::spread(gains).median;
       const json limit = limit_of(scenario, algorithm);
-      const bool whole = gains.size() == rounds && !limit.is_null();
-      all.push_back({{"scenario", scenario.at("name")},
-                     {"arm", arm.at("name")},
-                     {"tcp", tcp->name},
-                     {"clean", clean->name},
-                     {"gain", median},
-                     {"low", gains.front()},
-                     {"high", gains.back()},
-                     {"rounds", gains.size()},
-                     {"limit", limit},
-                     {"met", whole ? json(median >= limit.get<double>()) : json(nullptr)}});
+      json one{{"scenario", scenario.at("name")},
+               {"arm", arm.at("name")},
+               {"tcp", tcp->name},
+               {"clean", clean->name},
+               {"gain", median},
+               {"low", gains.front()},
+               {"high", gains.back()},
+               {"interval_low", nullptr},
+               {"interval_high", nullptr},
+               {"rounds", gains.size()},
+               {"limit", limit},
+               {"met", nullptr},
+               {"verdict", nullptr}};
+      judge(gains, rounds, one);
+      all.push_back(std::move(one));
     }
   }
   return all;
@@ -116,11 +145,12 @@ std::string captured_text(const json& gains) {
     text += fmt::format("  {:<10} {:<22}{:>7.2f}  ({:.2f} to {:.2f}), beside {}", one.at("scenario").get<std::string>(),
                         one.at("arm").get<std::string>(), one.at("gain").get<double>(), one.at("low").get<double>(),
                         one.at("high").get<double>(), one.at("tcp").get<std::string>());
+    if (!one.at("interval_low").is_null()) {
+      text += fmt::format("; 95 % interval {:.2f} to {:.2f}", one.at("interval_low").get<double>(),
+                          one.at("interval_high").get<double>());
+    }
     if (!one.at("limit").is_null()) {
-      text += fmt::format("; at least {:g}: {}", one.at("limit").get<double>(),
-                          one.at("met").is_null()     ? "rounds are missing"
-                          : one.at("met").get<bool>() ? "met"
-                                                      : "NOT MET");
+      text += fmt::format("; at least {:g}: {}", one.at("limit").get<double>(), one.at("verdict").get<std::string>());
     }
     text += "\n";
   }

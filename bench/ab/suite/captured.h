@@ -11,9 +11,11 @@ namespace clustar::bench::ab::suite {
 // ring). 1: the arm is as fast in
 // trouble as TCP without any. Above 1 it is faster than that.
 //
-// [{scenario, arm, tcp, clean, gain (median of the rounds), low, high (the least and the largest of a round), rounds,
-// limit, met (both null where no bar is set; met null also where rounds are missing)}], for every arm of MLT in every
-// scenario but "clean", where TCP was slower than on clean lines. Empty without a clean scenario.
+// [{scenario, arm, tcp, clean, gain (median of the rounds), low, high (the least and the largest of a round),
+// interval_low, interval_high (95 %, of the median; null below five rounds), rounds, limit, met (whether the interval's
+// low end reaches the limit), verdict (met in words)}], for every arm of MLT in every scenario but "clean", where TCP
+// was slower than on clean lines. limit, met and verdict are null where no bar is set; met is null, and verdict says
+// why, below five rounds and where rounds are missing. Empty without a clean scenario.
 nlohmann::json captured_gains(const nlohmann::json& training);
 
 // A line for each; empty without any.

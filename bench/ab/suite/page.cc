@@ -144,15 +144,15 @@ std::string captured_table(const json& gains) {
   std::string text =
       "<h2>Captured gain</h2>\n<p>Of what trouble adds to a step of the better tuned TCP, how much the arm takes away: "
       "1 is as fast as that TCP on clean lines.</p>\n<div class=scroll><table>" +
-      row({"scenario", "arm", "captured", "least to largest", "beside", "bar", ""}, "th");
+      row({"scenario", "arm", "captured", "least to largest", "95 % interval", "beside", "bar", ""}, "th");
   for (const json& one : gains) {
-    const json& met = one.at("met");
+    const bool has_interval = one.at("interval_low").is_number();
+    const std::string interval =
+        has_interval ? show(one.at("interval_low"), 2) + " to " + show(one.at("interval_high"), 2) : "-";
     text += row({show(one.at("scenario")), show(one.at("arm")), show(one.at("gain"), 2),
-                 show(one.at("low"), 2) + " to " + show(one.at("high"), 2), show(one.at("tcp")),
+                 show(one.at("low"), 2) + " to " + show(one.at("high"), 2), interval, show(one.at("tcp")),
                  one.at("limit").is_null() ? "" : "at least " + show(one.at("limit"), 2),
-                 met.is_null()     ? ""
-                 : met.get<bool>() ? "met"
-                                   : "NOT MET"});
+                 one.at("limit").is_null() ? "" : show(one.at("verdict"))});
   }
   return text + "</table></div>\n";
 }
