@@ -193,7 +193,7 @@ TEST(AbTorchrun, StartsRanksOnThisMachine) {
   const TemporaryDirectory folder;
   setenv("CLUSTAR_SOCKET_IFNAME", "lo", 1);
   // What Debian 12's, under Python 3.11, needs to start anything.
-  const Words start{"ab", "--launcher", "torchrun", "--launcher-args", "--redirects 999:1 --tee 999:1", "--ranks", "2"};
+  const Words start{"ab", "--launcher", "torchrun", "--launcher-args", "--redirects 9:1 --tee 9:1", "--ranks", "2"};
   const Outcome outcome = run_clustar(plus(plus(start, kTiny), {"--json", folder.file("ab.json")}));
   unsetenv("CLUSTAR_SOCKET_IFNAME");
   ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;

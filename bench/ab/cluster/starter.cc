@@ -36,7 +36,7 @@ constexpr std::array<Remedy, 10> kRemedies{{
     // PyTorch 1.13 looks for its zero flag among an enum's members, where Python 3.11 has it no more.
     {Starter::kTorchrun, "'NoneType' object has no attribute 'get'",
      "this torchrun cannot tell that nothing is redirected, as 1.13 under Python 3.11; say it of a rank that is not "
-     "there: --launcher-args '--redirects 999:1 --tee 999:1'"},
+     "there: --launcher-args '--redirects 9:1 --tee 9:1'"},
     {Starter::kTorchrun, "No module named", "torchrun needs PyTorch: its own Python must find torch"},
 }};
 
