@@ -150,8 +150,8 @@ def summary(runs, arguments, version):
 
 def table(result):
     one, two = result["arms"]
-    lines = [f"{result['collective']} of {result['size']} {result['datatype']}, {result['ranks']} ranks, {result['iters']} calls and a"
-             f" warm-up a run, {result['protocol']}; NCCL {result['nccl']}; {result['rounds']} rounds", f"  {result['label']}.", "",
+    lines = [f"{result['collective']} of {result['size']} {result['datatype']}, {result['ranks']} ranks, {result['iters']} calls a run,"
+             f" {result['protocol']}; NCCL {result['nccl']}; {result['rounds']} rounds", f"  {result['label']}.", "",
              f"  {'median of the rounds':<34}{'A: ' + one['name']:>22}{'B: ' + two['name']:>24}{'B/A':>9}"]
     for what, key, unit in (("a call, ms (emulated processor)", "time_us", 1e3), ("RoCE v2 packets on the cable", "roce_packets", 1),
                             ("RoCE v2 bytes on the cable", "roce_bytes", 1), ("retry events (RNR, sequence, timeout)", "retry_events", 1)):

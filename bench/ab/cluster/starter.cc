@@ -20,7 +20,7 @@ struct Remedy {
   const char* remedy;
 };
 // In Open MPI's and Slurm's own words, of their help texts.
-constexpr std::array<Remedy, 9> kRemedies{{
+constexpr std::array<Remedy, 10> kRemedies{{
     {Starter::kMpirun, "allow-run-as-root", "as root, add --launcher-args '--allow-run-as-root'"},
     {Starter::kMpirun, "not enough slots",
      "give the hosts more slots= in the hostfile, or --launcher-args '--oversubscribe'"},
@@ -33,6 +33,10 @@ constexpr std::array<Remedy, 9> kRemedies{{
     {Starter::kSrun, "Unable to allocate resources",
      "run it inside an allocation (salloc, sbatch), or give --launcher-args '-p PARTITION'"},
     {Starter::kSrun, "No such file or directory", "clustar must be at the same path on every host"},
+    // PyTorch 1.13 looks for its zero flag among an enum's members, where Python 3.11 has it no more.
+    {Starter::kTorchrun, "'NoneType' object has no attribute 'get'",
+     "this torchrun cannot tell that nothing is redirected, as 1.13 under Python 3.11; say it of a rank that is not "
+     "there: --launcher-args '--redirects 9:1 --tee 9:1'"},
     {Starter::kTorchrun, "No module named", "torchrun needs PyTorch: its own Python must find torch"},
 }};
 
