@@ -24,6 +24,7 @@
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/cli/parallel_options.h"
+#include "bench/cli/train_paths.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/report/report.h"
@@ -299,7 +300,7 @@ std::string contradiction(const Options& options) {
   }
   if (!by_hand && !plan.helpers_root.empty()) return "--helpers-root is for ranks that are started by hand (--rank)";
   if (plan.helpers > 0 && ranks == 1) return "--helpers: one rank alone has nothing to add up; leave it out";
-  if (by_hand) {
+  if (by_hand && !(options.by_launcher && ranks == 1)) {
     const std::size_t colon = options.rank.root.rfind(':');
     const std::string port = colon == std::string::npos ? "" : options.rank.root.substr(colon + 1);
     int number = 0;
@@ -337,7 +338,8 @@ Result<void> set_environment(Options& options) {
 }
 
 int run(Options& options) {
-  if (const std::string wrong = take_launcher(options.by_launcher, kMaxRanks, options.rank); !wrong.empty())
+  const bool quiet = options.quiet || options.launched();
+  if (const std::string wrong = take_launcher(options.by_launcher, kMaxRanks, quiet, options.rank); !wrong.empty())
     return usage_error(wrong);
   options.config.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
   options.config.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
@@ -351,6 +353,10 @@ int run(Options& options) {
     return usage_error(wrong);
   }
   options.json_path = trainer::tagged(options.json_path, options.config.compute);
+  if (!options.launched()) {
+    const std::string wrong = path_contradiction(options.config, options.json_path);
+    if (!wrong.empty()) return usage_error(wrong);
+  }
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
   if (by_paraexpress(options)) {
     if (const auto ok = trainer::complete(options.config.paraexpress, all); !ok) return usage_error(ok.error().message);

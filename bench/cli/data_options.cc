@@ -43,7 +43,7 @@ void add_data_options(CLI::App& command, trainer::TrainConfig& config) {
 void add_checkpoint_options(CLI::App& command, trainer::TrainConfig& config) {
   command.add_option("--checkpoint", config.checkpoint.file,
                      "Write what is needed to resume to this file, in one step, after epochs and at the end. With a "
-                     "codec or --missing residual, what each rank keeps is beside it, in FILE.epochE.rankR");
+                     "codec or --missing residual, what each rank keeps is beside it, in FILE.epochE.rankR.CHECKSUM");
   command.add_option("--checkpoint-every", config.checkpoint.every, "Epochs between two checkpoints")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

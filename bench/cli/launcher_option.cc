@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <iostream>
 
 #include "bench/trainer/launcher_place.h"
 
@@ -14,7 +15,7 @@ void add_launcher_option(CLI::App& command, bool& by_launcher, const std::string
       .add_option_function<std::string>(
           "--launcher", [&by_launcher](const std::string&) { by_launcher = true; },
           "env: torchrun, mpirun or srun started this process, and its variables say rank and size; rank 0 listens at "
-          "MASTER_ADDR:MASTER_PORT, or --root")
+          "MASTER_ADDR:MASTER_PORT (MASTER_PORT + 1 where torchrun's own store has that one), or --root")
       ->check(CLI::IsMember({"env"}))
       ->type_name("env")
       ->group(group)
@@ -22,7 +23,7 @@ void add_launcher_option(CLI::App& command, bool& by_launcher, const std::string
       ->excludes("--size");
 }
 
-std::string take_launcher(bool by_launcher, int most_ranks, trainer::RankOptions& rank) {
+std::string take_launcher(bool by_launcher, int most_ranks, bool quiet, trainer::RankOptions& rank) {
   if (!by_launcher) return {};
   const auto place = trainer::place_by_launcher([](const char* name) { return std::getenv(name); }, rank.root);
   if (!place) return place.error().message;
@@ -32,6 +33,9 @@ std::string take_launcher(bool by_launcher, int most_ranks, trainer::RankOptions
   rank.rank = place->rank;
   rank.size = place->size;
   rank.root = place->root;
+  if (!quiet && rank.rank == 0) {
+    std::cerr << fmt::format("clustar train: rank 0 of {}, by {}\n", place->size, place->launcher);
+  }
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +18,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "transport/base/file_descriptor.h"
+#include "transport/base/regular_file.h"
 
 namespace clustar::bench::report {
 std::string processor() {
@@ -30,7 +31,7 @@ std::string processor() {
 
 namespace {
 
-constexpr std::size_t kMostBytes = 256u << 20;  // of a file that is read; a device may have no end
+constexpr std::size_t kMostBytes = 256u << 20;  // of a file that is read
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
@@ -157,21 +158,18 @@ Result<void> write_json(const nlohmann::json& document, const std::string& path)
 }
 
 Result<std::string> read_text(const std::string& path) {
-  const auto cannot = [&](const char* why) {
+  const auto cannot = [&](const std::string& why) {
     return fail(ErrorCode::kInvalidArgument, "cannot read '" + path + "': " + why);
   };
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return cannot(std::strerror(errno));
+  auto file = RegularFile::open(path);
+  if (!file) return cannot(file.error().message);
   std::string text;
-  std::array<char, 1 << 16> buffer;
+  std::array<std::byte, 1 << 16> buffer;
   while (text.size() <= kMostBytes) {
-    const ssize_t n = ::read(file.fd(), buffer.data(), buffer.size());
-    if (n == 0) return text;
-    if (n > 0) {
-      text.append(buffer.data(), static_cast<std::size_t>(n));
-    } else if (errno != EINTR) {
-      return cannot(std::strerror(errno));
-    }
+    const auto got = file->read(buffer);
+    if (!got) return cannot(got.error().message);
+    if (*got == 0) return text;
+    text.append(reinterpret_cast<const char*>(buffer.data()), *got);
   }
   return cannot("it is larger than 256 MiB");
 }

@@ -32,7 +32,8 @@ Result<void> write_text(const std::string& text, const std::string& path);
 // The same of pretty-printed JSON; what is not UTF-8 in it becomes U+FFFD.
 Result<void> write_json(const nlohmann::json& document, const std::string& path);
 
-// A whole file of at most 256 MiB. Errors name the path and why: a folder, for one, opens and cannot be read.
+// A whole file of at most 256 MiB, without a wait. Errors name the path and why: a folder, a pipe and a device are
+// none.
 Result<std::string> read_text(const std::string& path);
 
 }  // namespace clustar::bench::report

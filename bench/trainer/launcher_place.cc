@@ -18,10 +18,13 @@ struct Launcher {
   const char* size;
 };
 // An outer launcher's variables reach what an inner one starts, so inner ones are first.
-constexpr std::array<Launcher, 4> kLaunchers{{{"torchrun", "RANK", "WORLD_SIZE"},
+constexpr Launcher kTorchrun{"torchrun", "RANK", "WORLD_SIZE"};
+constexpr Launcher kSrun{"srun", "SLURM_PROCID", "SLURM_NTASKS"};
+constexpr std::array<Launcher, 4> kLaunchers{{kTorchrun,
                                               {"OpenMPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                               {"PMI", "PMI_RANK", "PMI_SIZE"},
-                                              {"srun", "SLURM_PROCID", "SLURM_NTASKS"}}};
+                                              kSrun}};
+constexpr int kLastPort = 65535;
 
 Result<int> number(const char* name, const std::string& text) {
   int value = 0;
@@ -43,17 +46,54 @@ Result<std::string> root_of(const ReadVariable& read) {
   const auto value = number("MASTER_PORT", port);
   if (!value) return tl::unexpected(value.error());
   // torch.distributed.elastic: the agent's store has that port already.
-  const bool taken = or_empty(read("TORCHELASTIC_USE_AGENT_STORE")) == "True";
-  return fmt::format("{}:{}", host, *value + (taken ? 1 : 0));
+  const int more = or_empty(read("TORCHELASTIC_USE_AGENT_STORE")) == "True" ? 1 : 0;
+  if (*value < 1 || *value > kLastPort - more) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--launcher env: MASTER_PORT={}; allowed: 1 to {}{}", *value, kLastPort - more,
+                            more == 0 ? "" : ", as rank 0 listens at the next port beside torchrun's own store"));
+  }
+  const bool bare = host.find(':') != std::string::npos && host.front() != '[';
+  return fmt::format("{}:{}", bare ? "[" + host + "]" : host, *value + more);
+}
+
+bool is_complete(const Launcher& one, const ReadVariable& read) {
+  return read(one.rank) != nullptr && read(one.size) != nullptr;
+}
+
+// What an inner launcher starts inherits srun's variables, also those of an allocation or of a shell in it. Anybody may
+// set RANK and WORLD_SIZE; torchrun sets more.
+bool hides(const Launcher& inner, const Launcher& outer, const ReadVariable& read) {
+  if (std::string_view(outer.name) != kSrun.name) return false;
+  return std::string_view(inner.name) != kTorchrun.name ||
+         (read("LOCAL_RANK") != nullptr && read("TORCHELASTIC_RUN_ID") != nullptr);
+}
+
+// Two that disagree: one is a remnant, and by the wrong one each rank would train alone.
+Result<void> check_alone(const Launcher& taken, const ReadVariable& read) {
+  for (const Launcher& other : kLaunchers) {
+    if (!is_complete(other, read) || hides(taken, other, read)) continue;
+    if (std::string_view(read(other.rank)) == read(taken.rank) &&
+        std::string_view(read(other.size)) == read(taken.size)) {
+      continue;
+    }
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--launcher env: {}={} and {}={} ({}) contradict {}={} and {}={} ({}); unset those of the "
+                            "one that did not start this process (env -u {} -u {} ...), or give --rank, --size and "
+                            "--root",
+                            taken.rank, read(taken.rank), taken.size, read(taken.size), taken.name, other.rank,
+                            read(other.rank), other.size, read(other.size), other.name, taken.rank, taken.size));
+  }
+  return {};
 }
 
 Result<const Launcher*> launcher_of(const ReadVariable& read) {
   std::string known;
   for (const Launcher& one : kLaunchers) {
-    const bool has_rank = read(one.rank) != nullptr;
-    const bool has_size = read(one.size) != nullptr;
-    if (has_rank && has_size) return &one;
-    if (has_rank) {
+    if (is_complete(one, read)) {
+      if (auto alone = check_alone(one, read); !alone) return tl::unexpected(alone.error());
+      return &one;
+    }
+    if (read(one.rank) != nullptr) {
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("--launcher env: {} is set and {} is not, which {} sets, too", one.rank, one.size, one.name));
@@ -81,7 +121,7 @@ Result<LauncherPlace> place_by_launcher(const ReadVariable& read, const std::str
                                                          (*launcher)->rank, *rank, (*launcher)->size, *size));
   }
   LauncherPlace place{.launcher = (*launcher)->name, .rank = *rank, .size = *size, .root = root};
-  if (!root.empty()) return place;
+  if (!root.empty() || *size == 1) return place;
   const auto found = root_of(read);
   if (!found) return tl::unexpected(found.error());
   place.root = *found;

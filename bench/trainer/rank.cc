@@ -47,6 +47,12 @@ constexpr const char* kCommName = "train";
 constexpr const char* kFrontCommName = "train-front";
 constexpr std::size_t kDefaultReplayed = 1000;
 
+// Without any data set, whose digest would tell.
+std::size_t replayed_examples(const TrainConfig& config) {
+  if (!config.compute.replays()) return 0;
+  return config.generated != 0 ? config.generated : kDefaultReplayed;
+}
+
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 
 struct Setting {
@@ -97,6 +103,7 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--checkpoint-every", static_cast<std::uint64_t>(config.checkpoint.every)},
                            {"--resume", digest_of(config.checkpoint.resume)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
+                           {"--examples", replayed_examples(config)},
                            {"data set (--data)", digest(dataset)}};
   if (const auto plugin = load_settings()) {
     for (const SettingTable* table : plugin->tables()) {
@@ -376,7 +383,7 @@ namespace {
 // A replay stands for examples that nobody loads.
 Result<void> load(const TrainConfig& config, const Model& model, Dataset& dataset, Split& split, RunInfo& info) {
   if (config.compute.replays()) {
-    split.train.resize(config.generated != 0 ? config.generated : kDefaultReplayed);
+    split.train.resize(replayed_examples(config));
     std::iota(split.train.begin(), split.train.end(), 0u);
     dataset.source = "nothing: a replay";
     return {};
@@ -412,7 +419,9 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   info.data_source = dataset.source;
   info.train_examples = split.train.size();
   info.held_out_examples = split.held_out.size();
-  info.replay = replay_json(config, *times, options.size).dump();
+  // Names of files may be in any encoding.
+  info.replay =
+      replay_json(config, *times, options.size).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   Transport transport;
   if (options.size > 1) {
     const std::vector<Setting> mine = settings(config, options, dataset, *times);
@@ -443,8 +452,9 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     return tl::unexpected(std::move(error));
   }
   if (computes.clock && options.rank == 0) {
-    const LayerTimes recorded = computes.clock->times(largest_micro_batch(config, options.size));
-    if (auto ok = report::write_text(to_text(recorded), config.record_compute); !ok) return tl::unexpected(ok.error());
+    const auto recorded = computes.clock->times();
+    if (!recorded) return fail(recorded.error().code, "--record-compute: " + recorded.error().message);
+    if (auto ok = report::write_text(to_text(*recorded), config.record_compute); !ok) return tl::unexpected(ok.error());
   }
   return to_results(config, *model, trainer.plan(), info, *report);
 }

@@ -118,10 +118,8 @@ Result<int> Trainer::resume(Checkpoints& checkpoints) {
   compute_.set_state(network_state);
   compute_.set_passes(state.passes);
   optimizer_->set_momentum(std::move(*momentum), plan());
-  if (state.epochs < config_.epochs) return state.epochs;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("checkpoint '{}' is of the end of epoch {}; allowed: --epochs above that",
-                          config_.checkpoint.resume, state.epochs));
+  if (auto ok = check_goes_on(config_, state); !ok) return tl::unexpected(ok.error());
+  return state.epochs;
 }
 
 // After an evaluation, which gives all ranks the same running statistics.
@@ -131,6 +129,7 @@ Result<void> Trainer::save(Checkpoints& checkpoints, int epochs) {
   if (!momentum) return tl::unexpected(momentum.error());
   TrainingState state = training_state(network_state, *momentum);
   state.epochs = epochs;
+  state.accuracy = report_.epochs.back().accuracy;
   return checkpoints.save(state);
 }
 

@@ -37,6 +37,11 @@ void write_again(const trainer::Checkpoint& checkpoint, std::span<const std::byt
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
-  if (const auto checkpoint = trainer::parse_checkpoint(bytes)) write_again(*checkpoint, bytes);
+  const auto head = trainer::parse_checkpoint_head(bytes);
+  if (head) require(head->bytes <= size);
+  const auto checkpoint = trainer::parse_checkpoint(bytes);
+  if (!checkpoint) return 0;
+  require(head.has_value() && head->facts == checkpoint->facts);
+  write_again(*checkpoint, bytes);
   return 0;
 }

@@ -136,6 +136,14 @@ TEST_F(WriteText, ErrorsNameThePath) {
   EXPECT_EQ(files(), 0u);
 }
 
+// Nobody writes to it, so that opening it as a file does not end.
+TEST_F(WriteText, APipeIsNotReadAsAFile) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const auto text = read_text(path_);
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().message, "cannot read '" + path_ + "': it is not a regular file");
+}
+
 TEST_F(WriteText, JsonOfNamesInAnyEncoding) {
   ASSERT_TRUE(write_json({{"name", "caf\xe9"}}, path_));
   EXPECT_EQ(nlohmann::json::parse(text_in(path_))["name"], "caf\xef\xbf\xbd");

@@ -25,6 +25,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 namespace fs = std::filesystem;
 
 std::string text_of_file(const std::string& path) {
@@ -151,6 +152,56 @@ TEST_F(CheckpointOnDisk, AFullDiskLeavesTheFileBefore) {
   EXPECT_EQ(text_of_file(file_), before);
 }
 
+// A run of the same name begins again, and cannot write FILE: what was there goes on.
+TEST_F(CheckpointOnDisk, ARerunLeavesTheSetBeforeUntilItHasItsOwn) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  std::vector<float> shared(10, 1.0f);
+  std::vector<float> own(10, 2.0f);
+  const auto state = [&] {
+    return TrainingState{.epochs = 1, .passes = 0, .shared = {{"values", shared}}, .own = {{"residual", own}}};
+  };
+  ASSERT_TRUE(Checkpoints({.file = file_}, {}, nullptr).save(state()));
+  own.assign(10, 3.0f);
+  fs::create_symlink("/dev/full", file_ + ".partial");
+  ASSERT_FALSE(Checkpoints({.file = file_}, {}, nullptr).save(state()));
+  TrainingState loaded = state();
+  const auto ok = Checkpoints({.resume = file_}, {}, nullptr).load(loaded);
+  ASSERT_TRUE(ok) << ok.error().message;
+  EXPECT_EQ(own[0], 2.0f);
+  // By another path, and of more ranks and epochs: what is left of those goes, and nothing else.
+  for (const char* name : {".epoch7.rank0.0123456789abcdef", ".epoch1.rank3.0123456789abcdef", ".epoch1.rank0.mine",
+                           ".epoch1.rank0.0123456789abcdeg"}) {
+    std::ofstream(file_ + name) << "x";
+  }
+  own.assign(10, 4.0f);
+  ASSERT_TRUE(Checkpoints({.file = folder_ + "/./run.ckpt"}, {}, nullptr).save(state()));
+  EXPECT_THAT(files(),
+              ::testing::UnorderedElementsAre("run.ckpt", StartsWith("run.ckpt.epoch1.rank0."),
+                                              "run.ckpt.epoch1.rank0.mine", "run.ckpt.epoch1.rank0.0123456789abcdeg"));
+  loaded = state();
+  ASSERT_TRUE(Checkpoints({.resume = file_}, {}, nullptr).load(loaded));
+  EXPECT_EQ(own[0], 4.0f);
+}
+
+// Of what is larger than any file of this run, no more is read than its beginning.
+TEST_F(CheckpointOnDisk, AFileThatIsFarTooLargeIsRefusedWithoutReadingIt) {
+  constexpr std::uintmax_t kHuge = std::uintmax_t{200} << 30;
+  std::vector<float> values(1000, 1.0f);
+  TrainingState state{.epochs = 1, .passes = 0, .shared = {{"values", values}}, .own = {}};
+  ASSERT_TRUE(Checkpoints({.file = file_}, {{"--model", "a"}}, nullptr).save(state));
+  std::error_code error;
+  fs::resize_file(file_, kHuge, error);
+  if (error) GTEST_SKIP() << "no file of 200 GiB here: " << error.message();
+  const auto trouble = [&](const Facts& run) {
+    return Checkpoints({.resume = file_}, run, nullptr).load(state).error().message;
+  };
+  EXPECT_THAT(trouble({{"--model", "a"}}), HasSubstr("it has 214748364800 bytes; of this run it has"));
+  EXPECT_THAT(trouble({{"--model", "b"}}), HasSubstr("--model: a there, b here"));
+  fs::resize_file(file_, 0);
+  fs::resize_file(file_, kHuge);
+  EXPECT_THAT(trouble({}), HasSubstr("no checkpoint of clustar train"));
+}
+
 Problem small_images(const std::string& model, std::size_t side) {
   Problem problem(model, {.image_size = side, .classes = 4, .width_divisor = 16});
   problem.dataset = generate_images(40, side, 4, 1);
@@ -230,7 +281,8 @@ TEST_F(Resume, WithWhatCodecsLeftOut) {
     problem.config.rate = 0.02;
     expect_continuation(problem);
     // The parts of the epochs before are gone.
-    EXPECT_THAT(files(), ::testing::ElementsAre("run.ckpt", "run.ckpt.epoch4.rank0", "run.ckpt.epoch4.rank1"));
+    EXPECT_THAT(files(), ::testing::ElementsAre("run.ckpt", StartsWith("run.ckpt.epoch4.rank0."),
+                                                StartsWith("run.ckpt.epoch4.rank1.")));
     TearDown();
     SetUp();
   }
@@ -242,7 +294,8 @@ TEST_F(Resume, WithWhatExchangesLost) {
   Problem problem("mlp-small");
   problem.config.exchange = {AllReduce::kAllToAll, proxy::Missing::kResidual};
   expect_continuation(problem);
-  EXPECT_THAT(files(), ::testing::ElementsAre("run.ckpt", "run.ckpt.epoch4.rank0", "run.ckpt.epoch4.rank1"));
+  EXPECT_THAT(files(), ::testing::ElementsAre("run.ckpt", StartsWith("run.ckpt.epoch4.rank0."),
+                                              StartsWith("run.ckpt.epoch4.rank1.")));
 }
 
 TEST_F(Resume, AnotherRunIsNamedByItsDifferences) {
@@ -265,6 +318,17 @@ TEST_F(Resume, AnotherRunIsNamedByItsDifferences) {
   EXPECT_THAT(alone.report.error().message, HasSubstr("ranks: 2 there, 1 here"));
 }
 
+TEST_F(Resume, ARunThatMetItsTargetIsOver) {
+  Problem problem("mlp-small");
+  problem.config.target_accuracy = 0.1;
+  const auto met = run(problem, 20, file_, "");
+  ASSERT_EQ(trouble(met), "none");
+  ASSERT_LT(met[0].report->epochs.size(), 20u);
+  EXPECT_THAT(trouble(run(problem, 20, "", file_)), AllOf(HasSubstr(file_), HasSubstr("--target-accuracy above that")));
+  problem.config.target_accuracy = std::nullopt;
+  EXPECT_EQ(trouble(run(problem, static_cast<int>(met[0].report->epochs.size()) + 1, "", file_)), "none");
+}
+
 TEST_F(Resume, DamageIsNamed) {
   Problem problem("mlp-small");
   problem.config.codec.codec = Codec::kTopK;
@@ -273,8 +337,9 @@ TEST_F(Resume, DamageIsNamed) {
   std::ofstream(file_, std::ios::binary) << whole.substr(0, whole.size() / 2);
   EXPECT_THAT(trouble(run(problem, 2, "", file_)), AllOf(HasSubstr(file_), HasSubstr("cut off")));
   std::ofstream(file_, std::ios::binary) << whole;
-  const std::string part = file_ + ".epoch1.rank1";
-  fs::copy_file(file_ + ".epoch1.rank0", part, fs::copy_options::overwrite_existing);
+  const std::string part = folder_ + "/" + files()[2];
+  ASSERT_THAT(part, StartsWith(file_ + ".epoch1.rank1."));
+  fs::copy_file(folder_ + "/" + files()[1], part, fs::copy_options::overwrite_existing);
   const auto ranks = run(problem, 2, "", file_);
   EXPECT_THAT(trouble(ranks, 1), AllOf(HasSubstr(part), HasSubstr("not the part")));
   EXPECT_THAT(trouble(ranks, 0), HasSubstr("rank 1 could not read its checkpoint"));

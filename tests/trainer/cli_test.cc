@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "bench/proxy/bootstrap.h"
 #include "tests/trainer/command.h"
 
 namespace clustar::bench::trainer {
@@ -242,6 +244,48 @@ TEST(TrainCommand, AReplayIsNamedSoInItsFileAndItsOutput) {
   EXPECT_EQ(results.at("gradient_bytes"), 7850 / 2 * 4);
   EXPECT_EQ(results.at("steps"), 10);
   for (const char* nothing : {"loss", "accuracy", "held_out_loss", "gemm"}) EXPECT_TRUE(results.at(nothing).is_null());
+}
+
+// Ranks 0 and 1 of two have shares of 2 and 3.
+TEST(TrainCommand, ARecordingIsOfTheExamplesThatRankZeroHad) {
+  const TemporaryDirectory dir;
+  const Words run{"--model",         "lr", "--epochs", "1", "--ranks", "2", "--no-communication", "--quiet",
+                  "--record-compute"};
+  const Outcome outcome = train(plus(run, {dir.file("t.json"), "--examples", "100", "--batch", "5"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(dir.read_json("t.json").at("batch"), 2);
+  const Outcome one_step = train(plus(run, {dir.file("none.json"), "--examples", "100", "--batch", "80"}));
+  EXPECT_EQ(one_step.status, 1);
+  EXPECT_THAT(one_step.err, HasSubstr("--record-compute: there was one step only"));
+  EXPECT_FALSE(std::filesystem::exists(dir.file("none.json")));
+}
+
+TEST(TrainCommand, AReplayMayGoNowhereAndComeFromANameOfAnyEncoding) {
+  const TemporaryDirectory dir;
+  const Words small{"--model", "lr", "--examples", "500", "--epochs", "1", "--quiet"};
+  const std::string times = dir.file("\xff.json");
+  ASSERT_EQ(train(plus(small, {"--record-compute", times})).status, 0);
+  const Outcome outcome = train(plus(small, {"--compute", "replay=" + times, "--json", "/dev/stdout"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(json::parse(outcome.out).at("results").at("replay").at("layer_times").get<std::string>(),
+              HasSubstr("\xef\xbf\xbd.json"));
+  const std::string own = dir.file("t.replay-t1-b1.json");
+  ASSERT_EQ(train(plus(small, {"--record-compute", own})).status, 0);
+  const Outcome over = train(plus(small, {"--compute", "replay=" + own, "--json", dir.file("t.json")}));
+  EXPECT_EQ(over.status, 2);
+  EXPECT_THAT(over.err, HasSubstr("would be written over --compute replay="));
+}
+
+TEST(TrainCommand, RanksOfAReplayNeedAsManyExamples) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  const Words rank{"train",  "--model", "lr",     "--compute", "estimate=v100", "--no-communication", "--quiet",
+                   "--size", "2",       "--root", *root};
+  Command second(plus(rank, {"--rank", "1", "--examples", "600"}));
+  const Outcome first = run_clustar(plus(rank, {"--rank", "0", "--examples", "500"}));
+  EXPECT_EQ(first.status, 1);
+  EXPECT_THAT(first.err, HasSubstr("differ in --examples"));
+  EXPECT_EQ(second.wait().status, 1);
 }
 
 TEST(TrainCommand, WrongReplaysAreWrongUsage) {

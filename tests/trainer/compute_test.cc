@@ -1,7 +1,10 @@
 // Replays: their files, estimates, the time they take, and what a run over one reports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -10,6 +13,7 @@
 #include "bench/trainer/compute/network_compute.h"
 #include "bench/trainer/compute/options.h"
 #include "bench/trainer/compute/replay_compute.h"
+#include "tests/temp_path.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/problem.h"
 
@@ -67,6 +71,30 @@ TEST(LayerTimes, SayWhatIsWrongWithAFile) {
   }
 }
 
+TEST(LayerTimes, OfValuesInValuesAreRefusedHoweverDeep) {
+  const std::string text = to_text(times_of_mlp());
+  for (const std::size_t depth : {20u, 2'000'000u}) {
+    const std::string deep = "\"deep\": " + std::string(depth, '[') + std::string(depth, ']') + ",";
+    const auto times = parse_layer_times(std::string(text).insert(1, deep));
+    ASSERT_FALSE(times);
+    EXPECT_THAT(times.error().message, HasSubstr("more than 8 deep"));
+  }
+}
+
+TEST(LayerTimes, OfNoTimeAtAllAreRefused) {
+  const auto none = [](json& document) {
+    for (json& layer : document["layers"]) layer["forward_s"] = layer["parameters_s"] = layer["inputs_s"] = 0;
+  };
+  EXPECT_THAT(wrong_times(none), HasSubstr("at least two steps"));
+}
+
+TEST(LayerTimes, ArePartOfNoPipe) {
+  const std::string pipe = tests::temp_path("layer_times");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(load_layer_times(pipe).error().message, AllOf(HasSubstr(pipe), HasSubstr("not a regular file")));
+  std::filesystem::remove(pipe);
+}
+
 TEST(LayerTimes, OfAnotherModelDoNotFit) {
   const auto message = [](const LayerTimes& times, const char* model) {
     const auto fits = check_fits(times, *make_model(model));
@@ -118,7 +146,35 @@ TEST(ComputeOptions, AreReadAndNamed) {
   EXPECT_EQ(tagged(tagged("a.b/c.html", options), options), "a.b/c.replay-t32-b1.5.html");
   EXPECT_EQ(tagged("-", options), "-");
   EXPECT_EQ(tagged("", options), "");
+  EXPECT_EQ(tagged(tagged("b", options), options), "b.replay-t32-b1.5");
+  EXPECT_EQ(tagged(tagged("b.json", options), "replay"), "b.replay.json");
   EXPECT_EQ(tagged("b.json", ComputeOptions{}), "b.json");
+}
+
+// Each run has names of its own, also beside that of another one.
+TEST(FileTags, AreOfExactlyTheirRun) {
+  const auto tag = [](const std::string& path, double time_scale, double byte_scale) {
+    return tagged(path, *parse_compute("estimate=v100", time_scale, byte_scale));
+  };
+  EXPECT_EQ(tag("o.replay-t1-b16.json", 1, 1), "o.replay-t1-b1.json");
+  EXPECT_EQ(tag("o.replay-t1-b1.json", 1, 16), "o.replay-t1-b16.json");
+  EXPECT_EQ(tag("o.replay-t1.5-b1e-05.json", 2, 1), "o.replay-t2-b1.json");
+  EXPECT_EQ(tag("o.replay-t1-b1.5", 1, 1), "o.replay-t1-b1");
+  EXPECT_EQ(tag("o.replay-t1-b1.of.json", 1, 1), "o.replay-t1-b1.of.replay-t1-b1.json");
+  EXPECT_EQ(tag("replayed-t1-b1.json", 1, 1), "replayed-t1-b1.replay-t1-b1.json");
+  EXPECT_NE(tag("o", 1.234567, 1), tag("o", 1.2345678, 1));
+}
+
+TEST(FileTags, AreNotForDevicesAndPipes) {
+  const ComputeOptions options = *parse_compute("estimate=v100", 1, 1);
+  const std::string pipe = tests::temp_path("tagged_pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {std::string("/dev/null"), std::string("/dev/stdout"), std::string("/dev/fd/1"),
+                                  std::string("/proc/self/fd/7"), pipe}) {
+    EXPECT_EQ(tagged(path, options), path);
+  }
+  std::filesystem::remove(pipe);
+  EXPECT_EQ(tagged("/dev/shm/none.json", options), "/dev/shm/none.replay-t1-b1.json");
 }
 
 // Time that passes only when somebody sleeps or works.
@@ -218,13 +274,19 @@ TEST(ScaledPlan, HasAsManyBucketsAndAPartOfTheBytes) {
 TEST(LayerClock, TakesMediansOfAllStepsButTheFirst) {
   const Model model = *make_model("lr");
   LayerClock clock(model);
-  for (const double seconds : {9.0, 1.0, 7.0, 2.0}) clock.add(1, graph::Pass::kForward, seconds);
+  clock.begin(9);
+  clock.add(1, graph::Pass::kForward, 9.0);
   clock.add(1, graph::Pass::kInputGradients, 5.0);
-  const LayerTimes times = clock.times(8);
+  EXPECT_THAT(clock.times().error().message, HasSubstr("one step only"));
+  for (const std::size_t examples : {1u, 7u, 2u}) {
+    clock.begin(examples);
+    clock.add(1, graph::Pass::kForward, static_cast<double>(examples));
+  }
+  const LayerTimes times = *clock.times();
   ASSERT_EQ(times.layers.size(), 1u);
   EXPECT_EQ(times.layers[0].forward_s, 2.0);
   EXPECT_EQ(times.layers[0].inputs_s, 0);
-  EXPECT_EQ(times.batch, 8u);
+  EXPECT_EQ(times.batch, 2u);
   EXPECT_FALSE(times.device.empty());
 }
 
@@ -235,7 +297,8 @@ TEST(RecordedTimes, AreOfEveryLayerOfTheModelThatRan) {
   NetworkCompute compute(problem.model, problem.plan, {.most_share = 50, .clock = &clock});
   Trainer trainer(problem.config, problem.model, problem.plan, compute, problem.dataset, problem.split, {}, {});
   ASSERT_TRUE(trainer.run());
-  const LayerTimes times = clock.times(50);
+  const LayerTimes times = *clock.times();
+  EXPECT_EQ(times.batch, 50u);
   ASSERT_TRUE(check_fits(times, problem.model));
   for (const LayerTime& layer : times.layers) EXPECT_GT(layer.forward_s, 0) << layer.name;
   EXPECT_GT(times.layers[3].parameters_s, 0);  // the second convolution

@@ -114,5 +114,48 @@ TEST(TrainCheckpoint, ARunThatWasKilledGoesOnAsIfItHadNotBeen) {
   EXPECT_THAT(other.err, HasSubstr("--momentum: 0.9 there, 0.8 here"));
 }
 
+// Before anything is touched: by whatever names, what is written is nothing else that is written or read.
+TEST(TrainPaths, AFileIsNotTwoThings) {
+  const Folder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "The quick brown fox jumps over the lazy dog.\n";
+  const std::string corpus = folder.write("corpus", text);
+  std::filesystem::create_symlink("corpus", folder.file("link"));
+  const std::string old = folder.write("old", "an old checkpoint");
+  make_photos(folder);
+  const std::string same = folder.file("same");
+  const std::string other = folder.file("sub/../same");
+  folder.write("sub/file", "");
+  struct Case {
+    Words words;
+    std::string expected;
+  };
+  const std::vector<Case> cases{
+      {{"--checkpoint", corpus, "--data", corpus}, "would be written over --data"},
+      {{"--json", folder.file("link"), "--data", corpus}, "would be written over --data"},
+      {{"--checkpoint", folder.file("c"), "--data", folder.write("c.partial", text)}, "unfinished file"},
+      {{"--checkpoint", same, "--json", other}, "are the same file"},
+      {{"--checkpoint", same, "--record-compute", same}, "are the same file"},
+      {{"--json", same, "--record-compute", other}, "are the same file"},
+      {{"--resume", old, "--json", old}, "would be written over --resume"},
+      {{"--record-compute", "-", "--json", "-"}, "--json - and --record-compute - are the same file"},
+      {{"--record-compute", "/dev/stdout", "--json", "-"}, "are the same file"},
+      {{"--checkpoint", "-"}, "--checkpoint -: a checkpoint is a file"},
+      {{"--data", folder.path(), "--json", folder.file("even/0.ppm")}, "in a sub-folder of --data"}};
+  for (const Case& one : cases) {
+    const Outcome outcome = run_clustar(plus({"train", "--model", "gpt"}, one.words));
+    EXPECT_EQ(outcome.status, 2) << one.words.front() << " " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(one.expected));
+  }
+  EXPECT_EQ(std::filesystem::file_size(corpus), text.size());
+  const Outcome fine = run_clustar({"train", "--model", "lr", "--examples", "200", "--epochs", "1", "--json",
+                                    "/dev/null", "--record-compute", "/dev/null", "--checkpoint", same, "--quiet"});
+  EXPECT_EQ(fine.status, 0) << fine.err;
+  // A checkpoint may replace the one that it goes on from, by another name of it, too.
+  const Outcome rest = run_clustar({"train", "--model", "lr", "--examples", "200", "--epochs", "2", "--checkpoint",
+                                    same, "--resume", other, "--quiet"});
+  EXPECT_EQ(rest.status, 0) << rest.err;
+}
+
 }  // namespace
 }  // namespace clustar::bench::trainer

@@ -45,12 +45,20 @@ TEST_F(TrainByLauncher, RanksFindEachOther) {
   set("OMPI_COMM_WORLD_RANK", "0");
   const Outcome first = run_clustar(plus(kByLauncher, {"--json", folder.file("r.json")}));
   EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("rank 0 of 2, by OpenMPI's mpirun"));
   const Outcome other = second.wait();
   EXPECT_EQ(other.status, 0) << other.err;
   const nlohmann::json results = folder.read_json("r.json")["results"];
   const nlohmann::json& result = results.is_array() ? results.at(0) : results;
   EXPECT_EQ(result["ranks"], 2);
   EXPECT_EQ(result["replicas_identical"], true);
+}
+
+TEST_F(TrainByLauncher, OneRankNeedsNoRoot) {
+  set("RANK", "0");
+  set("WORLD_SIZE", "1");
+  const Outcome alone = run_clustar(kByLauncher);
+  EXPECT_EQ(alone.status, 0) << alone.err;
 }
 
 TEST_F(TrainByLauncher, SaysWhatIsMissing) {

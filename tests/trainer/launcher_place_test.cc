@@ -40,8 +40,33 @@ TEST(LauncherPlace, OfEachLauncherAndOfTheInnermost) {
   Variables nested = kSlurm;
   nested.insert({{"OMPI_COMM_WORLD_RANK", "7"}, {"OMPI_COMM_WORLD_SIZE", "8"}});
   expect_place(nested, "OpenMPI's mpirun", 7, 8);
-  nested.insert({{"RANK", "15"}, {"WORLD_SIZE", "16"}});
-  expect_place(nested, "torchrun", 15, 16);
+  Variables torchrun = kSlurm;
+  torchrun.insert({{"RANK", "15"}, {"WORLD_SIZE", "16"}, {"LOCAL_RANK", "3"}, {"TORCHELASTIC_RUN_ID", "none"}});
+  expect_place(torchrun, "torchrun", 15, 16);
+}
+
+TEST(LauncherPlace, TwoThatContradictEachOtherAreRefused) {
+  const auto why = [](const Variables& variables) {
+    const auto found = place(variables, "h:1");
+    return found ? "accepted, by " + found->launcher : found.error().message;
+  };
+  const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  Variables both = mpirun;
+  both.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  EXPECT_THAT(why(both), AllOf(HasSubstr("RANK=0 and WORLD_SIZE=1 (torchrun) contradict OMPI_COMM_WORLD_RANK=1"),
+                               HasSubstr("env -u RANK -u WORLD_SIZE")));
+  // torchrun's own signs do not tell whether it ran in mpirun or before it.
+  both.insert({{"LOCAL_RANK", "0"}, {"TORCHELASTIC_RUN_ID", "none"}});
+  EXPECT_THAT(why(both), HasSubstr("contradict OMPI_COMM_WORLD_RANK=1"));
+  both["RANK"] = "1";
+  both["WORLD_SIZE"] = "2";
+  EXPECT_EQ(why(both), "accepted, by torchrun");
+  Variables by_hand{{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  by_hand.insert(kSlurm.begin(), kSlurm.end());
+  EXPECT_THAT(why(by_hand), HasSubstr("contradict SLURM_PROCID=1 and SLURM_NTASKS=2 (srun)"));
+  Variables pmi = mpirun;
+  pmi.insert({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}});
+  EXPECT_THAT(why(pmi), HasSubstr("contradict PMI_RANK=1 and PMI_SIZE=3 (PMI)"));
 }
 
 TEST(LauncherPlace, RootIsTheOptionOrMaster) {
@@ -54,8 +79,27 @@ TEST(LauncherPlace, RootIsTheOptionOrMaster) {
   EXPECT_EQ(place(variables, "a:2")->root, "a:2");
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   EXPECT_EQ(place(variables)->root, "10.0.0.1:29501");
+  variables["MASTER_PORT"] = "65535";
+  EXPECT_THAT(place(variables).error().message, AllOf(HasSubstr("MASTER_PORT=65535"), HasSubstr("1 to 65534")));
+  variables.erase("TORCHELASTIC_USE_AGENT_STORE");
+  EXPECT_EQ(place(variables)->root, "10.0.0.1:65535");
+  for (const char* port : {"0", "65536"}) {
+    variables["MASTER_PORT"] = port;
+    EXPECT_THAT(place(variables).error().message, HasSubstr("1 to 65535"));
+  }
+  variables["MASTER_ADDR"] = "fd00::1";
+  variables["MASTER_PORT"] = "29500";
+  EXPECT_EQ(place(variables)->root, "[fd00::1]:29500");
+  variables["MASTER_ADDR"] = "[fd00::1]";
+  EXPECT_EQ(place(variables)->root, "[fd00::1]:29500");
   variables["MASTER_PORT"] = "http";
   EXPECT_THAT(place(variables).error().message, HasSubstr("MASTER_PORT='http'"));
+}
+
+TEST(LauncherPlace, OneRankNeedsNoRoot) {
+  const auto alone = place({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_EQ(alone->root, "");
 }
 
 TEST(LauncherPlace, ErrorsNameTheVariable) {

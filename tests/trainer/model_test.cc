@@ -13,6 +13,7 @@
 #include "bench/trainer/data/images.h"
 #include "bench/trainer/data/text.h"
 #include "bench/trainer/metrics.h"
+#include "tests/trainer/data/text_of.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/problem.h"
 

@@ -12,6 +12,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "bench/trainer/data/file_bytes.h"
@@ -20,12 +24,16 @@
 namespace clustar::bench::trainer {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 38;
+constexpr std::uint64_t kMostHeadBytes = 1u << 20;  // of facts: some dozens, and one for each rank
 constexpr const char* kEpochs = "epochs that are over";
 constexpr const char* kPasses = "forward passes";
+constexpr const char* kAccuracy = "accuracy";
+constexpr std::size_t kHexDigits = 16;
 
-std::string part_name(const std::string& file, int epochs, int rank) {
-  return fmt::format("{}.epoch{}.rank{}", file, epochs, rank);
+// Of another run, or of the same epoch of another state, the name is another: a part is never written over one that
+// FILE still names.
+std::string part_name(const std::string& file, int epochs, int rank, const std::string& checksum) {
+  return fmt::format("{}.epoch{}.rank{}.{}", file, epochs, rank, checksum);
 }
 std::string part_fact(int rank) { return fmt::format("part of rank {}", rank); }
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
@@ -52,9 +60,11 @@ Result<void> sync_folder_of(const std::string& path) {
   return {};
 }
 
-// What is at `path` stays whole until the new file is. Of a run that was killed the unfinished one is left, for the
-// next to write over.
-Result<std::uint64_t> replace_file(const std::string& path, const Facts& facts, const std::vector<ArrayView>& arrays) {
+// Written at `path` + ".partial", then renamed to what `name` says of its checksum: what is there stays whole until the
+// new file is. Of a run that was killed the unfinished one is left, for the next to write over.
+using NameOf = std::function<std::string(std::uint64_t checksum)>;
+Result<std::uint64_t> replace_file(const std::string& path, const Facts& facts, const std::vector<ArrayView>& arrays,
+                                   const NameOf& name) {
   const std::string part = path + ".partial";
   FileDescriptor file(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file) return cannot("write", part);
@@ -76,9 +86,54 @@ Result<std::uint64_t> replace_file(const std::string& path, const Facts& facts, 
   if (!checksum) return undo(checksum.error());
   if (auto ok = flush(); !ok) return undo(ok.error());
   if (fsync(file.fd()) != 0) return undo(cannot("sync", part).value());
-  if (std::rename(part.c_str(), path.c_str()) != 0) return undo(cannot("replace", path).value());
-  if (auto ok = sync_folder_of(path); !ok) return tl::unexpected(ok.error());
+  const std::string place = name(*checksum);
+  if (std::rename(part.c_str(), place.c_str()) != 0) return undo(cannot("replace", place).value());
+  if (auto ok = sync_folder_of(place); !ok) return tl::unexpected(ok.error());
   return checksum;
+}
+
+// A number from the front of `text`.
+bool take_number(std::string_view& text, int& number) {
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || number < 0) return false;
+  text.remove_prefix(static_cast<std::size_t>(parsed.ptr - text.data()));
+  return true;
+}
+
+bool take_word(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
+// The rank of a part of `file`, both names without folders. Nothing: it is none.
+std::optional<int> rank_of_part(std::string_view name, const std::string& file) {
+  int epoch = 0;
+  int rank = 0;
+  if (!take_word(name, file) || !take_word(name, ".epoch") || !take_number(name, epoch) || !take_word(name, ".rank") ||
+      !take_number(name, rank) || !take_word(name, ".")) {
+    return std::nullopt;
+  }
+  const bool checksum = name.size() == kHexDigits && name.find_first_not_of("0123456789abcdef") == name.npos;
+  return checksum ? std::optional(rank) : std::nullopt;
+}
+
+// By what lies in the folder, so that also those of a run before this one go, by whatever path it named FILE. Rank 0
+// takes those of ranks that there are no more. What cannot be removed is no harm.
+void remove_other_parts(const std::string& file, const std::string& kept, int rank, int size) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path path = fs::absolute(file, error);
+  const std::string name = path.filename().string();
+  const std::string kept_name = fs::path(kept).filename().string();
+  fs::directory_iterator entry(path.parent_path(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string other = entry->path().filename().string();
+    const auto of_rank = rank_of_part(other, name);
+    if (!of_rank || other == kept_name || (*of_rank != rank && (rank != 0 || *of_rank < size))) continue;
+    std::error_code ignored;
+    fs::remove(entry->path(), ignored);
+  }
 }
 
 std::vector<ArrayView> views_of(const std::vector<TrainingState::Array>& arrays) {
@@ -128,6 +183,21 @@ bool read_number(const Facts& facts, const char* name, Number& number) {
   return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
+// The whole of a file of this run. Of a larger one no more is read than says of which run it is.
+Result<std::vector<std::uint8_t>> bytes_of_run(const std::string& path, const Facts& run,
+                                               const std::vector<TrainingState::Array>& arrays) {
+  const auto head = file_head(path, kMostHeadBytes);
+  if (!head) return tl::unexpected(head.error());
+  const auto said = parse_checkpoint_head(std::as_bytes(std::span(head->bytes)));
+  if (!said) return unusable(path, said.error().message);
+  const std::uint64_t most = said->bytes + bytes_behind_facts(views_of(arrays));
+  if (head->size <= most) return file_bytes(path, most);
+  if (const std::string wrong = differences(said->facts, run); !wrong.empty()) {
+    return unusable(path, "it is of another run: " + wrong);
+  }
+  return unusable(path, fmt::format("it has {} bytes; of this run it has {}", head->size, most));
+}
+
 }  // namespace
 
 Checkpoints::Checkpoints(CheckpointOptions options, Facts run, proxy::Bootstrap* bootstrap)
@@ -149,7 +219,7 @@ Result<void> Checkpoints::load(TrainingState& state) {
 // The checksum of FILE.
 Result<std::uint64_t> Checkpoints::load_mine(TrainingState& state) {
   const std::string& path = options_.resume;
-  const auto bytes = file_bytes(path, kMostBytes);
+  const auto bytes = bytes_of_run(path, run_, state.shared);
   if (!bytes) return tl::unexpected(bytes.error());
   const auto checkpoint = parse_checkpoint(std::as_bytes(std::span(*bytes)));
   if (!checkpoint) return unusable(path, checkpoint.error().message);
@@ -157,7 +227,8 @@ Result<std::uint64_t> Checkpoints::load_mine(TrainingState& state) {
     return unusable(path, "it is of another run: " + wrong);
   }
   if (!read_number(checkpoint->facts, kEpochs, state.epochs) || state.epochs < 1 ||
-      !read_number(checkpoint->facts, kPasses, state.passes)) {
+      !read_number(checkpoint->facts, kPasses, state.passes) ||
+      !read_number(checkpoint->facts, kAccuracy, state.accuracy)) {
     return unusable(path, "it does not say how far its run had come");
   }
   if (auto ok = copy_arrays(*checkpoint, path, state.shared); !ok) return tl::unexpected(ok.error());
@@ -168,36 +239,43 @@ Result<std::uint64_t> Checkpoints::load_mine(TrainingState& state) {
 }
 
 Result<void> Checkpoints::load_part(const Checkpoint& checkpoint, TrainingState& state) {
-  const std::string path = part_name(options_.resume, state.epochs, rank());
-  const auto bytes = file_bytes(path, kMostBytes);
+  const auto named = checkpoint.facts.find(part_fact(rank()));
+  if (named == checkpoint.facts.end()) {
+    return unusable(options_.resume, fmt::format("it names no part of rank {}", rank()));
+  }
+  const std::string path = part_name(options_.resume, state.epochs, rank(), named->second);
+  const auto bytes = bytes_of_run(path, run_, state.own);
   if (!bytes) return tl::unexpected(bytes.error());
   const auto part = parse_checkpoint(std::as_bytes(std::span(*bytes)));
   if (!part) return unusable(path, part.error().message);
-  const auto named = checkpoint.facts.find(part_fact(rank()));
-  if (named == checkpoint.facts.end() || named->second != hex(part->checksum)) {
+  if (named->second != hex(part->checksum)) {
     return unusable(path, fmt::format("it is not the part that '{}' was written with", options_.resume));
   }
-  if (options_.resume == options_.file) latest_part_ = path;
   return copy_arrays(*part, path, state.own);
 }
 
 Result<void> Checkpoints::save(const TrainingState& state) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string part = state.own.empty() ? "" : part_name(options_.file, state.epochs, rank());
-  const auto parts =
-      agree("write", part.empty() ? Result<std::uint64_t>(0) : replace_file(part, run_, views_of(state.own)));
+  std::string part;  // the name of this rank's
+  Result<std::uint64_t> own = 0;
+  if (!state.own.empty()) {
+    own = replace_file(
+        fmt::format("{}.rank{}", options_.file, rank()), run_, views_of(state.own),
+        [&](std::uint64_t checksum) { return part = part_name(options_.file, state.epochs, rank(), hex(checksum)); });
+  }
+  const auto parts = agree("write", own);
   if (!parts) return tl::unexpected(parts.error());
   Result<std::uint64_t> written = 0;
   if (rank() == 0) {
     Facts facts = run_;
     facts[kEpochs] = std::to_string(state.epochs);
     facts[kPasses] = std::to_string(state.passes);
+    facts[kAccuracy] = fmt::format("{}", state.accuracy);
     for (int r = 0; r < size() && !part.empty(); ++r) facts[part_fact(r)] = hex((*parts)[static_cast<std::size_t>(r)]);
-    written = replace_file(options_.file, facts, views_of(state.shared));
+    written = replace_file(options_.file, facts, views_of(state.shared), [&](std::uint64_t) { return options_.file; });
   }
   if (const auto all = agree("write", written); !all) return tl::unexpected(all.error());
-  if (!latest_part_.empty() && latest_part_ != part) unlink(latest_part_.c_str());
-  latest_part_ = part;
+  remove_other_parts(options_.file, part, rank(), size());
   ++saved_;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return {};
@@ -223,6 +301,22 @@ Result<std::vector<std::uint64_t>> Checkpoints::agree(const char* what, const Re
     values.push_back(theirs[1]);
   }
   return values;
+}
+
+Result<void> check_goes_on(const TrainConfig& config, const TrainingState& state) {
+  const std::string& file = config.checkpoint.resume;
+  if (state.epochs >= config.epochs) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("checkpoint '{}' is of the end of epoch {}; allowed: --epochs above that", file, state.epochs));
+  }
+  if (config.target_accuracy && state.accuracy >= *config.target_accuracy) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("checkpoint '{}' has an accuracy of {} already; allowed: --target-accuracy above that, or "
+                            "none",
+                            file, state.accuracy));
+  }
+  return {};
 }
 
 Result<void> check_checkpoint_path(const std::string& path) {

@@ -23,17 +23,18 @@ struct TrainingState {
   };
   int epochs = 0;             // that are over
   std::uint64_t passes = 0;   // of Network
+  double accuracy = 0;        // of the last epoch
   std::vector<Array> shared;  // bit-equal on all ranks
   std::vector<Array> own;     // of this rank: what codecs and transports left out so far
 };
 
 // FILE has what is shared, and rank 0 writes it: a copy per rank of what is equal would be as large times the ranks.
-// FILE.epochE.rankR has what is rank R's own, where there is any; gathering that would take rank 0's memory and the
-// network's time, and it is of no use to other ranks. FILE names the checksums of those, and is written when all of
-// them are on the disk: whenever a run is killed, FILE and its parts are of one epoch. Each file is written beside its
-// place, synced, and renamed. The parts of the epoch before are removed last. Ranks on several hosts have to see FILE,
-// by a shared file system or a copy, to resume. Thread rule: calls of one thread; load() and save() are collective, by
-// `bootstrap` (null: one rank).
+// FILE.epochE.rankR.CHECKSUM has what is rank R's own, where there is any; gathering that would take rank 0's memory
+// and the network's time, and it is of no use to other ranks. FILE names the checksums of those, and is written when
+// all of them are on the disk: whenever a run is killed, FILE and its parts are of one epoch of one run. Each file is
+// written beside its place, synced, and renamed. Parts that FILE does not name are removed last. Ranks on several hosts
+// have to see FILE, by a shared file system or a copy, to resume. Thread rule: calls of one thread; load() and save()
+// are collective, by `bootstrap` (null: one rank).
 class Checkpoints {
  public:
   // `run`: what has to be equal for a continuation to have the same bits, by names for people.
@@ -60,10 +61,12 @@ class Checkpoints {
   CheckpointOptions options_;
   Facts run_;
   proxy::Bootstrap* bootstrap_;
-  std::string latest_part_;  // of this rank, which the next one makes useless; empty: none
   std::uint64_t saved_ = 0;
   double seconds_ = 0;
 };
+
+// Whether there is anything left to train after `state`; kInvalidArgument says what would leave something.
+Result<void> check_goes_on(const TrainConfig& config, const TrainingState& state);
 
 // Whether `path` can be written as a checkpoint, to be found out before long work. Leaves nothing behind.
 Result<void> check_checkpoint_path(const std::string& path);

@@ -75,6 +75,7 @@ class Reader {
     return true;
   }
   std::uint64_t checksum() const { return checksum_; }
+  std::size_t left() const { return left_.size(); }
   bool at_end() const { return left_.empty(); }
 
  private:
@@ -84,7 +85,7 @@ class Reader {
 
 tl::unexpected<Error> refused(const std::string& why) { return fail(ErrorCode::kInvalidArgument, why); }
 
-bool read_facts(Reader& reader, Checkpoint& checkpoint) {
+bool read_facts(Reader& reader, Facts& facts) {
   std::uint32_t count = 0;
   if (!reader.take(count) || count > kMaxEntries) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -93,7 +94,7 @@ bool read_facts(Reader& reader, Checkpoint& checkpoint) {
     std::string name;
     std::string value;
     if (!reader.take(name_bytes) || !reader.take(value_bytes) || !reader.take(name_bytes, name) ||
-        !reader.take(value_bytes, value) || !checkpoint.facts.emplace(std::move(name), std::move(value)).second) {
+        !reader.take(value_bytes, value) || !facts.emplace(std::move(name), std::move(value)).second) {
       return false;
     }
   }
@@ -116,7 +117,28 @@ bool read_arrays(Reader& reader, Checkpoint& checkpoint) {
   return true;
 }
 
+Result<void> read_head(Reader& reader, Facts& facts) {
+  std::span<const std::byte> magic;
+  if (!reader.take(kMagic.size(), magic) || std::memcmp(magic.data(), kMagic.data(), kMagic.size()) != 0) {
+    return refused("it is no checkpoint of clustar train");
+  }
+  std::uint32_t format = 0;
+  if (!reader.take(format) || format != kFormat) {
+    return refused(fmt::format("it has format {}; this version reads format {}", format, kFormat));
+  }
+  if (!read_facts(reader, facts)) return refused("it is cut off or damaged");
+  return {};
+}
+
 }  // namespace
+
+std::uint64_t bytes_behind_facts(std::span<const ArrayView> arrays) {
+  std::uint64_t bytes = sizeof(std::uint32_t) + kChecksumBytes;
+  for (const ArrayView& array : arrays) {
+    bytes += sizeof(std::uint32_t) + sizeof(std::uint64_t) + array.name.size() + array.values.size_bytes();
+  }
+  return bytes;
+}
 
 Result<std::uint64_t> write_checkpoint(const Facts& facts, std::span<const ArrayView> arrays, const WritePiece& write) {
   Writer writer(write);
@@ -139,18 +161,19 @@ Result<std::uint64_t> write_checkpoint(const Facts& facts, std::span<const Array
   return writer.finish();
 }
 
+Result<CheckpointHead> parse_checkpoint_head(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  CheckpointHead head;
+  if (auto ok = read_head(reader, head.facts); !ok) return tl::unexpected(ok.error());
+  head.bytes = bytes.size() - reader.left();
+  return head;
+}
+
 Result<Checkpoint> parse_checkpoint(std::span<const std::byte> bytes) {
   Reader reader(bytes);
-  std::span<const std::byte> magic;
-  if (!reader.take(kMagic.size(), magic) || std::memcmp(magic.data(), kMagic.data(), kMagic.size()) != 0) {
-    return refused("it is no checkpoint of clustar train");
-  }
-  std::uint32_t format = 0;
-  if (!reader.take(format) || format != kFormat) {
-    return refused(fmt::format("it has format {}; this version reads format {}", format, kFormat));
-  }
   Checkpoint checkpoint;
-  if (!read_facts(reader, checkpoint) || !read_arrays(reader, checkpoint)) return refused("it is cut off or damaged");
+  if (auto ok = read_head(reader, checkpoint.facts); !ok) return tl::unexpected(ok.error());
+  if (!read_arrays(reader, checkpoint)) return refused("it is cut off or damaged");
   checkpoint.checksum = reader.checksum();
   std::uint64_t written = 0;
   if (!reader.take(written)) return refused("it is cut off");

@@ -40,6 +40,16 @@ struct Checkpoint {
 using WritePiece = std::function<Result<void>(std::span<const std::byte>)>;
 Result<std::uint64_t> write_checkpoint(const Facts& facts, std::span<const ArrayView> arrays, const WritePiece& write);
 
+// How many of them stand behind the facts.
+std::uint64_t bytes_behind_facts(std::span<const ArrayView> arrays);
+
+struct CheckpointHead {
+  Facts facts;
+  std::uint64_t bytes = 0;  // up to where the arrays begin
+};
+// Of a file that begins with `bytes`, all facts within. No checksum has been looked at. Errors as those below.
+Result<CheckpointHead> parse_checkpoint_head(std::span<const std::byte> bytes);
+
 // kInvalidArgument, without the file's name: no checkpoint, of another format, cut off, damaged. Any bytes may be
 // given.
 Result<Checkpoint> parse_checkpoint(std::span<const std::byte> bytes);

@@ -7,6 +7,7 @@
 #include "bench/trainer/compute/layer_times.h"
 #include "bench/trainer/graph/network.h"
 #include "bench/trainer/model.h"
+#include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
 
@@ -17,9 +18,11 @@ class LayerClock {
   static constexpr std::size_t kMostKept = 200;
 
   explicit LayerClock(const Model& model);
+  // Of a pass over so many examples the times follow.
+  void begin(std::size_t examples);
   void add(std::size_t node, graph::Pass pass, double seconds);
-  // Zeros where no second step was. `batch`: examples of one step on this rank.
-  LayerTimes times(std::size_t batch) const;
+  // Of as many examples as the passes had, typically, too. kInvalidArgument: there was one pass only.
+  Result<LayerTimes> times() const;
 
  private:
   struct Passes {
@@ -27,6 +30,8 @@ class LayerClock {
     std::vector<double> kept[graph::kPasses];
   };
   const Model& model_;
+  std::size_t passes_ = 0;
+  std::vector<std::size_t> examples_;  // of the passes that are kept
   std::vector<Passes> nodes_;
 };
 

@@ -15,6 +15,7 @@ using nlohmann::json;
 constexpr const char* kWhat = "layer times";
 constexpr int kVersion = 1;
 constexpr std::size_t kMostBatch = 1u << 20;
+constexpr int kDeepest = 8;  // of values in values; copies of them call themselves so often
 
 tl::unexpected<Error> wrong(const std::string& what) { return fail(ErrorCode::kInvalidArgument, what); }
 
@@ -74,7 +75,14 @@ std::string to_text(const LayerTimes& times) {
 }
 
 Result<LayerTimes> parse_layer_times(const std::string& text) {
-  const json document = json::parse(text, nullptr, false);
+  bool deep = false;
+  const auto keep = [&](int depth, json::parse_event_t, json&) {
+    deep = deep || depth > kDeepest;
+    return !deep;
+  };
+  const json document = json::parse(text, keep, false);
+  if (deep)
+    return wrong(fmt::format("values lie in values more than {} deep, which no file of layer times has", kDeepest));
   if (!document.is_object() || document.value("what", json()) != kWhat) {
     return wrong("this is no file of layer times; `clustar train --record-compute FILE` writes one");
   }
@@ -98,6 +106,9 @@ Result<LayerTimes> parse_layer_times(const std::string& text) {
     auto time = layer_of(layer, times.layers.size() + 1);
     if (!time) return tl::unexpected(time.error());
     times.layers.push_back(std::move(*time));
+  }
+  if (times.forward_s() + times.backward_s() == 0) {
+    return wrong("no layer takes any time; a recording of at least two steps says how much");
   }
   return times;
 }

@@ -40,6 +40,7 @@ NetworkCompute::NetworkCompute(const Model& model, const BucketPlan& plan, const
 
 void NetworkCompute::forward(const float* parameters, std::span<const float> x, std::size_t examples,
                              const Needs& needs) {
+  if (options_.clock != nullptr) options_.clock->begin(examples);
   outputs_ = network_.forward(parameters, x.data(), examples, needs);
 }
 

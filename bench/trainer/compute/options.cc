@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "bench/trainer/compute/cards.h"
 
@@ -12,6 +16,41 @@ namespace {
 
 constexpr const char* kReplayIs = "replay=";
 constexpr const char* kEstimateIs = "estimate=";
+constexpr std::string_view kTag = "replay";
+
+bool take_scale(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  double scale = 0;
+  const char* const from = text.data() + word.size();
+  const auto parsed = std::from_chars(from, text.data() + text.size(), scale);
+  if (parsed.ec != std::errc()) return false;
+  std::size_t taken = static_cast<std::size_t>(parsed.ptr - text.data());
+  if (text[taken - 1] == '.') --taken;  // of the ending
+  text.remove_prefix(taken);
+  return true;
+}
+
+// `name` without a file_tag() before its ending, of whatever scales, or "replay" alone. Nothing: it has none.
+std::optional<std::string> without_tag(const std::string& name) {
+  const std::size_t at = name.rfind("." + std::string(kTag));
+  if (at == std::string::npos) return std::nullopt;
+  std::string_view rest = std::string_view(name).substr(at + 1 + kTag.size());
+  std::string_view scaled = rest;
+  if (take_scale(scaled, "-t") && take_scale(scaled, "-b")) rest = scaled;
+  const bool ending = rest.empty() || (rest.front() == '.' && rest.find('.', 1) == rest.npos);
+  return ending ? std::optional(name.substr(0, at) + std::string(rest)) : std::nullopt;
+}
+
+// Of a device, a pipe, and of what a process has open a file of another name is none, and nobody wants a new file
+// beside it.
+bool is_a_place_of_its_own(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) return true;
+  const std::string folder =
+      std::filesystem::canonical(std::filesystem::absolute(path, error).parent_path(), error).string();
+  return folder == "/dev" || folder.starts_with("/proc/");
+}
 
 }  // namespace
 
@@ -52,17 +91,17 @@ std::string to_text(const ComputeOptions& options) {
 }
 
 std::string file_tag(const ComputeOptions& options) {
-  return options.replays() ? fmt::format("replay-t{:g}-b{:g}", options.time_scale, options.byte_scale) : std::string();
+  return options.replays() ? fmt::format("{}-t{}-b{}", kTag, options.time_scale, options.byte_scale) : std::string();
 }
 
 std::string tagged(const std::string& path, const ComputeOptions& options) { return tagged(path, file_tag(options)); }
 
 std::string tagged(const std::string& path, const std::string& tag) {
-  if (tag.empty() || path.empty() || path == "-") return path;
-  const std::filesystem::path given(path);
-  if (given.filename().string().find(tag) != std::string::npos) return path;
-  std::filesystem::path named = given;
-  named.replace_filename(given.stem().string() + "." + tag + given.extension().string());
+  if (tag.empty() || path.empty() || path == "-" || is_a_place_of_its_own(path)) return path;
+  std::filesystem::path named(path);
+  const std::string name = named.filename().string();
+  const std::filesystem::path plain(without_tag(name).value_or(name));
+  named.replace_filename(plain.stem().string() + "." + tag + plain.extension().string());
   return named.string();
 }
 

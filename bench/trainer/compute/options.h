@@ -29,8 +29,8 @@ std::string to_text(const ComputeOptions& options);  // as it is given
 
 // For names of files: "replay-t32-b32". Empty where nothing is replayed.
 std::string file_tag(const ComputeOptions& options);
-// PATH with the tag before its ending: "ab.replay-t32-b32.json". PATH itself without a tag, for "-" and "", and where
-// the tag is in it already.
+// PATH with the tag before its ending: "ab.replay-t32-b32.json"; in place of another one that is there. PATH itself
+// without a tag, for "-" and "", and where it names what is there and no regular file, as /dev/stdout.
 std::string tagged(const std::string& path, const std::string& tag);
 std::string tagged(const std::string& path, const ComputeOptions& options);
 

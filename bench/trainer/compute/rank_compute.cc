@@ -60,8 +60,8 @@ nlohmann::json replay_json(const TrainConfig& config, const std::optional<LayerT
   if (!times) return nullptr;
   const ComputeOptions& options = config.compute;
   const double share = static_cast<double>(largest_share(config.batch, ranks)) / static_cast<double>(times->batch);
-  return {{"label", fmt::format("REPLAY, not computed: times {}, x {:g}; bytes / {:g}", times->source(),
-                                options.time_scale, options.byte_scale)},
+  return {{"label", fmt::format("REPLAY, not computed: times {}, x {}; bytes / {}", times->source(), options.time_scale,
+                                options.byte_scale)},
           {"estimated", times->estimated},
           {"device", times->device},
           {"batch", times->batch},

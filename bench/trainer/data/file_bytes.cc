@@ -1,42 +1,50 @@
 #include "bench/trainer/data/file_bytes.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <span>
+#include <utility>
 
-#include "transport/base/file_descriptor.h"
+#include "transport/base/regular_file.h"
 
 namespace clustar::bench::trainer {
+namespace {
+
+Result<RegularFile> opened(const std::string& path) {
+  auto file = RegularFile::open(path);
+  if (!file) return fail(file.error().code, fmt::format("cannot open '{}': {}", path, file.error().message));
+  if (file->size() == 0) return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is empty", path));
+  return file;
+}
+
+// Fewer than `size` bytes where the file has become shorter.
+Result<std::vector<std::uint8_t>> first_bytes(RegularFile& file, const std::string& path, std::uint64_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  const auto got = file.read(std::as_writable_bytes(std::span(bytes)));
+  if (!got) return fail(got.error().code, fmt::format("cannot read '{}': {}", path, got.error().message));
+  bytes.resize(*got);
+  return bytes;
+}
+
+}  // namespace
 
 Result<std::vector<std::uint8_t>> file_bytes(const std::string& path, std::uint64_t most) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat about {};
-  if (!file || fstat(file.fd(), &about) != 0) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  auto file = opened(path);
+  if (!file) return tl::unexpected(file.error());
+  if (file->size() > most) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' has {} bytes; allowed: at most {}", path, file->size(), most));
   }
-  if (!S_ISREG(about.st_mode)) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a regular file", path));
-  }
-  if (about.st_size == 0) return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is empty", path));
-  const auto size = static_cast<std::uint64_t>(about.st_size);
-  if (size > most) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' has {} bytes; allowed: at most {}", path, size, most));
-  }
-  std::vector<std::uint8_t> bytes(size);
-  std::size_t at = 0;
-  while (at < bytes.size()) {
-    const ssize_t got = read(file.fd(), bytes.data() + at, bytes.size() - at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(ErrorCode::kSystem, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
-    if (got == 0) break;  // it has become shorter
-    at += static_cast<std::size_t>(got);
-  }
-  bytes.resize(at);
-  return bytes;
+  return first_bytes(*file, path, file->size());
+}
+
+Result<FileHead> file_head(const std::string& path, std::uint64_t most) {
+  auto file = opened(path);
+  if (!file) return tl::unexpected(file.error());
+  auto bytes = first_bytes(*file, path, std::min(file->size(), most));
+  if (!bytes) return tl::unexpected(bytes.error());
+  return FileHead{std::move(*bytes), file->size()};
 }
 
 }  // namespace clustar::bench::trainer

@@ -42,12 +42,13 @@ bool has_folders(const std::string& directory) {
   return false;
 }
 
-std::optional<Found> find(const std::string& path) {
+// A name of images' binary files says nothing where a text is wanted: what is in it does.
+std::optional<Found> find(const std::string& path, DataKind wanted) {
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) {
     const std::string name = fs::path(path).filename().string();
     if (is_idx_images(name)) return Found::kIdx;
-    return name.ends_with(".bin") ? Found::kCifar : Found::kFile;
+    return name.ends_with(".bin") && wanted != DataKind::kText ? Found::kCifar : Found::kFile;
   }
   if (has_idx(path)) return Found::kIdx;
   if (!cifar_files(path).empty()) return Found::kCifar;
@@ -107,7 +108,7 @@ Result<Dataset> load(const std::string& path, const DataFor& wanted, bool skip_d
   if (!fs::exists(path, unknown)) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("there is no file or directory '{}'", path));
   }
-  const std::optional<Found> found = find(path);
+  const std::optional<Found> found = find(path, wanted.kind);
   if (!fits(wanted.kind, found)) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is {}; model {} takes {}", path, name_of(found),
                                                          wanted.model, taken_by(wanted.kind)));

@@ -22,8 +22,9 @@ struct DataFor {
   std::size_t classes = 0;
 };
 
-// What is at `path` decides: IDX files, CIFAR-10's binary files, a folder of images with a sub-folder per class, a
-// text. `skip_damaged`: see FolderOptions. Errors name what is there, what `wanted` takes, and what the readers say.
+// What is at `path` decides, and of a file named *.bin what `wanted` takes: IDX files, CIFAR-10's binary files, a
+// folder of images with a sub-folder per class, a text. `skip_damaged`: see FolderOptions. Errors name what is there,
+// what `wanted` takes, and what the readers say.
 Result<Dataset> load(const std::string& path, const DataFor& wanted, bool skip_damaged);
 
 // `count` examples; 0: as many as are usual. Error: images that do not fit the memory that they may have.

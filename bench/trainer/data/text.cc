@@ -59,10 +59,4 @@ Dataset generate_text(std::size_t count, std::uint64_t seed) {
   return dataset;
 }
 
-std::string text_of(const Dataset& dataset, std::size_t example) {
-  std::string text;
-  for (std::size_t t = 0; t < kTextTokens; ++t) text += kTextAlphabet[dataset.pixels[example * kTextTokens + t]];
-  return text;
-}
-
 }  // namespace clustar::bench::trainer

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "bench/trainer/data/dataset.h"
@@ -19,8 +18,5 @@ inline constexpr std::size_t kTextTokens = 64;  // of an example
 // grammar, in which verbs agree with their subjects. Example i depends on seed and i only, and is the same on every
 // machine.
 Dataset generate_text(std::size_t count, std::uint64_t seed);
-
-// What an example says, for people and tests.
-std::string text_of(const Dataset& dataset, std::size_t example);
 
 }  // namespace clustar::bench::trainer

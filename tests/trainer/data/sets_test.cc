@@ -10,6 +10,7 @@
 #include "bench/trainer/data/text.h"
 #include "bench/trainer/data/text_file.h"
 #include "tests/trainer/data/files.h"
+#include "tests/trainer/data/text_of.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -184,6 +185,13 @@ TEST(TextFile, WhatIsWrongIsNamed) {
   EXPECT_THAT(trouble(folder.write("a", std::string(320, 'x')), kText), HasSubstr("321 or more"));
   EXPECT_THAT(trouble(folder.write("b", text + "\n\n" + std::string(1, '\0')), kText),
               AllOf(HasSubstr("b' is no text"), HasSubstr("line 3 (byte 502)")));
+}
+
+// The names of CIFAR-10's files say nothing where a text is wanted.
+TEST(TextFile, MayHaveAnyName) {
+  const Folder folder;
+  EXPECT_EQ(trouble(folder.write("corpus.bin", std::string(500, 'x')), kText), "none");
+  EXPECT_THAT(trouble(folder.write("data_batch_1.bin", cifar(5)), kText), HasSubstr("is no text: a byte of 0"));
 }
 
 TEST(Load, WhatIsThereHasToSuitTheModel) {
