@@ -15,6 +15,14 @@ constexpr const char* kEstimateIs = "estimate=";
 
 }  // namespace
 
+const char* to_string(DeviceKind device) {
+  switch (device) {
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kCuda: return "cuda";
+  }
+  return "?";
+}
+
 Result<ComputeOptions> parse_compute(const std::string& text, double time_scale, double byte_scale) {
   ComputeOptions options;
   options.time_scale = time_scale;
