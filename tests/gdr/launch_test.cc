@@ -10,11 +10,16 @@
 #include "gdr/launch/device.h"
 
 namespace clustar::gdr::launch {
+
+extern const Image gdr_device_code;  // of kernels_module.cu; without bytes where the build has no nvcc
+
 namespace {
 
 using ::testing::HasSubstr;
 
-Result<std::unique_ptr<Device>> open(const Image& image = {}) { return Device::open(CLUSTAR_EMULATED_LIBCUDA, image); }
+Result<std::unique_ptr<Device>> open(const Image& image = gdr_device_code) {
+  return Device::open(CLUSTAR_EMULATED_LIBCUDA, image);
+}
 
 TEST(Launch, SumsOnTheDeviceWhatWasUploaded) {
   auto device = open();
@@ -55,6 +60,26 @@ TEST(Launch, TheCallerMayChangeWhatItUploadedAtOnce) {
   ASSERT_TRUE((*device)->download(&word, *memory, sizeof(word)));
   EXPECT_EQ(word, 1u);
   (*device)->release(*memory);
+}
+
+// Also a look at what nvcc made: the driver refuses a kernel that the module does not have.
+TEST(Launch, EveryKernelOfTheModuleIsFound) {
+  auto device = open();
+  ASSERT_TRUE(device) << device.error().message;
+  for (const auto& sum : {kSumF32, kSumF64, kSumF16, kSumBf16, kSumI8, kSumI32, kSumI64}) {
+    EXPECT_TRUE((*device)->launch(sum, {}, {})) << sum.name;
+  }
+  for (const auto& importance : {kImportanceF32, kImportanceF16, kImportanceBf16}) {
+    EXPECT_TRUE((*device)->launch(importance, {}, {.per_block = 1})) << importance.name;
+  }
+  EXPECT_TRUE((*device)->launch(kZeroRanges, {}, {}));
+  EXPECT_TRUE((*device)->wait());
+}
+
+TEST(Launch, WithoutCodeForGpusTheEmulatedDeviceTakesKernelsByName) {
+  auto device = open(Image{});
+  ASSERT_TRUE(device) << device.error().message;
+  EXPECT_TRUE((*device)->launch(kZeroRanges, {}, {}));
 }
 
 TEST(Launch, ErrorsNameWhatIsMissing) {
