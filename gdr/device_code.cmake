@@ -3,12 +3,13 @@
 # image is empty: the module runs on an emulated device only.
 include_guard()
 
-if(CLUSTAR_WITH_CUDA)
+# A sanitizer's build never meets a GPU.
+if(CLUSTAR_WITH_CUDA AND NOT CLUSTAR_SANITIZE AND NOT CLUSTAR_FUZZ)
   find_package(CUDAToolkit 11.8 QUIET)
   find_program(CLUSTAR_NVCC nvcc HINTS ${CUDAToolkit_BIN_DIR} NO_CACHE)
 endif()
 if(NOT CLUSTAR_NVCC)
-  message(STATUS "no code for GPUs is built: CLUSTAR_WITH_CUDA is OFF, or no nvcc; kernels run on the emulated device only")
+  message(STATUS "no code for GPUs is built: CLUSTAR_WITH_CUDA is OFF, no nvcc, or a sanitizer; kernels run on the emulated device only")
 endif()
 
 function(clustar_device_code target symbol module)
