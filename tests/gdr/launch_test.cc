@@ -103,5 +103,24 @@ TEST(Launch, ErrorsNameWhatIsMissing) {
   EXPECT_THAT(outside.error().message, HasSubstr("CUDA_ERROR_INVALID_VALUE"));
 }
 
+// The last test here: the device is of no use then, as a GPU's context is not.
+TEST(Launch, AFaultOfAKernelIsToldByTheNextCallAndStays) {
+  auto device = open();
+  ASSERT_TRUE(device);
+  auto memory = (*device)->allocate(64);
+  ASSERT_TRUE(memory);
+  // Half of the second warp is missing, whose lanes wait for each other.
+  const Grid wrong{.x = 1, .y = 1, .threads = 48};
+  const ImportanceArguments two_blocks{
+      .values = *memory, .count = 2, .per_block = 1, .sums = static_cast<float*>(*memory)};
+  ASSERT_TRUE((*device)->launch(kImportanceF32, wrong, two_blocks));
+  const auto ended = (*device)->wait();
+  ASSERT_FALSE(ended);
+  EXPECT_THAT(ended.error().message, HasSubstr("work on the GPU: CUDA_ERROR_LAUNCH_FAILED"));
+  const auto again = (*device)->launch(kZeroRanges, {}, {});
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
+}
+
 }  // namespace
 }  // namespace clustar::gdr::launch
