@@ -67,21 +67,23 @@ def faces(driver, runtime, driver_first):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--driver", required=True)
-    parser.add_argument("--order", choices=("driver", "runtime"))
+    parser.add_argument("--runtime", help="libnccl.so.2, in a process of this program's own")
+    parser.add_argument("--order", choices=("driver", "runtime"), help="the face that allocates first")
     args = parser.parse_args()
+    if args.order:
+        problem = faces(ctypes.CDLL(args.driver), ctypes.CDLL(args.runtime), args.order == "driver")
+        print(problem or "one device")
+        return 1 if problem else 0
     status = nccl_host.made_ready("")
     if status:
         return status
-    if args.order:
-        driver, runtime = ctypes.CDLL(args.driver), ctypes.CDLL(str(nccl_host.Ready.library))
-        problem = faces(driver, runtime, args.order == "driver")
-    else:
-        problem = ""
-        for order in ("driver", "runtime"):  # each in a process of its own: a process has one device
-            done = nccl_host.run([sys.executable, "-B", __file__, "--driver", args.driver, "--order", order], os.environ)
-            problem += f"{order} first: {done.stdout}{done.stderr}" if done.returncode else ""
-    print(problem or "one device")
-    return 1 if problem else 0
+    failed = 0
+    for order in ("driver", "runtime"):  # each in a process of its own: a process has one device
+        done = nccl_host.run([sys.executable, "-B", __file__, "--driver", args.driver, "--runtime", nccl_host.Ready.library,
+                              "--order", order], os.environ)
+        print(f"{order} first: {done.stdout.strip()}{done.stderr.strip()}")
+        failed += done.returncode != 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
