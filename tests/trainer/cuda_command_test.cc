@@ -52,9 +52,9 @@ TEST(TrainOnCuda, AgreesWithTheProcessorToRounding) {
     const json cpu = results_of_training(run);
     const json cuda = results_of_training(plus(run, kOnCuda));
     ASSERT_TRUE(cpu.contains("loss") && cuda.contains("loss")) << model[1];
-    EXPECT_NEAR(cuda["loss"].get<double>(), cpu["loss"].get<double>(), 1e-3) << model[1];
-    EXPECT_NEAR(cuda["held_out_loss"].get<double>(), cpu["held_out_loss"].get<double>(), 1e-3) << model[1];
-    EXPECT_LT(cuda["loss"].get<double>(), cuda["per_epoch"][0]["loss"].get<double>()) << model[1];
+    EXPECT_NEAR(cuda["loss"].get<double>(), cpu["loss"].get<double>(), 1e-5) << model[1];
+    EXPECT_NEAR(cuda["held_out_loss"].get<double>(), cpu["held_out_loss"].get<double>(), 1e-5) << model[1];
+    EXPECT_LT(cuda["loss"].get<double>(), cuda["per_epoch"]["loss"][0].get<double>()) << model[1];
     EXPECT_EQ(cuda["compute_device"], json({{"kind", "cuda"}, {"emulated", true}}));
     EXPECT_EQ(cpu["compute_device"], json({{"kind", "cpu"}, {"emulated", false}}));
     EXPECT_THAT(cuda["gemm"].get<std::string>(), HasSubstr("emulated"));
