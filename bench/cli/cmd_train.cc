@@ -475,6 +475,7 @@ void add_train(CLI::App& app, int& status) {
   add_training_options(command, *options);
   add_replay_options(command, options->compute);
   add_record_option(command, options->compute);
+  add_device_options(command, options->compute);
   add_checkpoint_options(command, options->config);
   add_transport_options(command, *options);
   add_codec_options(command, options->config.codec);

@@ -28,6 +28,15 @@ std::string replay_contradiction(const trainer::TrainConfig& config) {
   return {};
 }
 
+std::string take_device(const ComputeTexts& texts, trainer::TrainConfig& config) {
+  config.compute.device = texts.device == "cuda" ? trainer::DeviceKind::kCuda : trainer::DeviceKind::kCpu;
+  config.compute.cuda_driver = texts.cuda_driver;
+  if (config.compute.device == trainer::DeviceKind::kCpu) {
+    return texts.cuda_driver.empty() ? "" : "--cuda-driver is of --device cuda";
+  }
+  return config.compute.replays() ? "--device cuda computes, and --compute replays; allowed: one of them" : "";
+}
+
 }  // namespace
 
 void add_replay_options(CLI::App& command, ComputeTexts& texts) {
@@ -63,6 +72,24 @@ void add_record_option(CLI::App& command, ComputeTexts& texts) {
       ->group(kGroup);
 }
 
+void add_device_options(CLI::App& command, ComputeTexts& texts) {
+  command
+      .add_option(
+          "--device", texts.device,
+          "Where the network is computed. cuda: on the first GPU, by kernels of our own (lr, mlp-small, mlp, cnn, "
+          "cnn-wide); gradients go by host memory")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->group(kGroup)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--cuda-driver", texts.cuda_driver,
+          "The CUDA driver's library for --device cuda, if not libcuda.so.1. That of an emulated device runs the "
+          "same kernels without a GPU, and the output says so")
+      ->type_name("LIBRARY")
+      ->group(kGroup);
+}
+
 std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config, int ranks) {
   const auto compute = trainer::parse_compute(texts.compute, texts.time_scale, texts.byte_scale);
   if (!compute) return compute.error().message;
@@ -71,6 +98,7 @@ std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config
   if (const auto writable = report::check_writable(config.record_compute); !writable) {
     return "--record-compute: " + writable.error().message;
   }
+  if (std::string wrong = take_device(texts, config); !wrong.empty()) return wrong;
   if (!config.compute.replays()) return {};
   if (std::string wrong = replay_contradiction(config); !wrong.empty()) return wrong;
   const auto model = trainer::make_model(config.model, config.model_options);

@@ -16,11 +16,14 @@ struct ComputeTexts {
   double time_scale = 1;
   double byte_scale = 1;
   std::string record;
+  std::string device = "cpu";
+  std::string cuda_driver;
 };
 
 // --compute, --time-scale, --byte-scale; of clustar train --record-compute, too.
 void add_replay_options(CLI::App& command, ComputeTexts& texts);
 void add_record_option(CLI::App& command, ComputeTexts& texts);
+void add_device_options(CLI::App& command, ComputeTexts& texts);  // --device, --cuda-driver
 
 // Into config.compute and config.record_compute. Returns what is wrong, for people; empty: all is well.
 std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config, int ranks);

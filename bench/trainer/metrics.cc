@@ -7,7 +7,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/loss_report.h"
 #include "bench/trainer/tolerance.h"
 
@@ -359,7 +358,10 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["resumed"] = resumed_json(config.checkpoint, report);
   results["prefetch"] = report.prefetch;
   results["replay"] = json::parse(info.replay);
-  results["gemm"] = results["replay"].is_null() ? json(graph::cpu_math_name()) : json(nullptr);
+  results["gemm"] = info.mathematics.empty() ? json(nullptr) : json(info.mathematics);
+  results["compute_device"] = info.mathematics.empty()
+                                  ? json(nullptr)
+                                  : json{{"kind", to_string(config.compute.device)}, {"emulated", info.emulated}};
   results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;
   results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);

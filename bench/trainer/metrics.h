@@ -104,6 +104,8 @@ struct PlannedSize {
 struct RunInfo {
   std::string data_source;
   std::string replay = "null";  // replay_json()'s text
+  std::string mathematics;      // what computed, for people; empty: a replay did not
+  bool emulated = false;        // a GPU that is not there computed: its times mean nothing
   NcclInfo nccl;                // with CollectiveKind::kNccl
   PsInfo ps;                    // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
@@ -131,12 +133,12 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, front_wait_s, compute_s, bytes_sent, replicas_identical,
-// missing_bytes, eligible_bytes, delivered_bytes, collective, nccl, parameter_server, plan, plans, all_reduce,
-// missing_policy, missing_contributions, expected_contributions (the last three null for a ring), lost_norm (of what
-// was lost of the ranks' gradients, by the norm of what they gave: null unless the missing policy is residual), curve,
-// accuracy_curve, step_seconds, ...}; the losses are null where the plugin does not tell them. `nccl` is {library,
-// version, device, emulated} with collective "nccl", otherwise null; with it all_reduce, bytes_*, messages_*,
-// send_retries and idle_yields are null, because NCCL tells neither. `parameter_server` is {label, server,
+// missing_bytes, eligible_bytes, delivered_bytes, compute_device, collective, nccl, parameter_server, plan, plans,
+// all_reduce, missing_policy, missing_contributions, expected_contributions (the last three null for a ring), lost_norm
+// (of what was lost of the ranks' gradients, by the norm of what they gave: null unless the missing policy is
+// residual), curve, accuracy_curve, step_seconds, ...}; the losses are null where the plugin does not tell them. `nccl`
+// is {library, version, device, emulated} with collective "nccl", otherwise null; with it all_reduce, bytes_*,
+// messages_*, send_retries and idle_yields are null, because NCCL tells neither. `parameter_server` is {label, server,
 // congestion_control} with collective "ps", otherwise null. `plan` (what was asked for) and `plans` ([{bytes, plan}] of
 // the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
 // `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for a tolerant run,

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +92,7 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
                            {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
                            {"--compute", digest_of(times ? to_text(*times) : "")},
+                           {"--device", static_cast<std::uint64_t>(config.compute.device)},
                            {"--time-scale", std::bit_cast<std::uint64_t>(config.compute.time_scale)},
                            {"--byte-scale", std::bit_cast<std::uint64_t>(config.compute.byte_scale)},
                            {"--collective", static_cast<std::uint64_t>(config.collective)},
@@ -404,7 +406,9 @@ Result<void> load(const TrainConfig& config, const Model& model, Dataset& datase
 
 }  // namespace
 
-Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
+namespace {
+
+Result<nlohmann::json> train(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
   const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
   const auto model = make_model(config.model, config.model_options);
   if (!model) return tl::unexpected(model.error());
@@ -428,11 +432,19 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     if (auto ok = connect(config, options, mine, plan, transport, info); !ok) return tl::unexpected(ok.error());
   }
   make_layers(config, options, plan.tensor_elements.size(), transport);
-  const RankCompute computes = make_compute(config, *model, plan, *times, options.rank, options.size);
+  const auto made = make_compute(config, *model, plan, *times, options.rank, options.size);
+  if (!made) return tl::unexpected(made.error());
+  const RankCompute& computes = *made;
+  if (computes.math) info.mathematics = computes.math->name();
+  info.emulated = computes.emulated;
+  const ProgressSink labelled = [&](Progress shown) {
+    shown.emulated = computes.emulated;
+    progress(shown);
+  };
   Trainer trainer(config, *model, plan, *computes.compute, dataset, split,
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
                    transport.front.get(), transport.layers ? &*transport.layers : nullptr},
-                  progress);
+                  progress ? labelled : ProgressSink());
   const bool keeps = !config.checkpoint.file.empty() || !config.checkpoint.resume.empty();
   Checkpoints checkpoints(config.checkpoint,
                           keeps ? run_identity(config, options.size, options.channels, dataset) : Facts{},
@@ -457,6 +469,16 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     if (auto ok = report::write_text(to_text(*recorded), config.record_compute); !ok) return tl::unexpected(ok.error());
   }
   return to_results(config, *model, trainer.plan(), info, *report);
+}
+
+}  // namespace
+
+Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
+  try {
+    return train(config, options, progress);
+  } catch (const std::runtime_error& failed) {  // a kernel's: oneDNN or a GPU refused
+    return fail(ErrorCode::kSystem, failed.what());
+  }
 }
 
 }  // namespace clustar::bench::trainer

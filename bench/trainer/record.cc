@@ -18,6 +18,7 @@ json to_record(const Progress& progress) {
             {"steps", progress.steps},
             {"epoch_over", progress.epoch_over},
             {"learns", progress.learns},
+            {"emulated", progress.emulated},
             {"loss", progress.loss},
             {"accuracy", progress.accuracy},
             {"images_per_second", progress.images_per_second}}}};
@@ -38,6 +39,7 @@ bool from_record(const json& record, Progress& progress) {
   progress.steps = found->value("steps", std::size_t{0});
   progress.epoch_over = found->value("epoch_over", false);
   progress.learns = found->value("learns", true);
+  progress.emulated = found->value("emulated", false);
   progress.loss = number("loss");
   progress.accuracy = number("accuracy");
   progress.images_per_second = number("images_per_second");

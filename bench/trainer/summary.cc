@@ -1,6 +1,7 @@
 // The texts of metrics.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -135,9 +136,18 @@ std::string checkpoint_text(const json& checkpoint) {
                      grouped(checkpoint["written"]), checkpoint["seconds"].get<double>());
 }
 
-}  // namespace
+// Each line by itself says that no GPU was there.
+std::string labelled(const std::string& text) {
+  std::string all;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    all += text.substr(at, end - at) + (end > at ? "  [emulated]\n" : "\n");
+    at = end + 1;
+  }
+  return all;
+}
 
-std::string summary(const json& results) {
+std::string summary_of(const json& results) {
   std::string text =
       fmt::format("\n{} on {}\n", results["model"].get<std::string>(), results["data_source"].get<std::string>());
   const json& config = results["config"];
@@ -213,6 +223,14 @@ std::string summary(const json& results) {
   if (!results["checkpoint"].is_null()) text += row("checkpoint", checkpoint_text(results["checkpoint"]));
   if (!results["failure"].is_null()) text += row("FAILED", results["failure"]);
   return text;
+}
+
+}  // namespace
+
+std::string summary(const json& results) {
+  const json& device = results["compute_device"];
+  const bool emulated = !device.is_null() && device["emulated"].get<bool>();
+  return emulated ? labelled(summary_of(results)) : summary_of(results);
 }
 
 namespace {

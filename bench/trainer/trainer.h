@@ -48,6 +48,7 @@ struct Progress {
   std::size_t steps = 0;
   bool epoch_over = false;
   bool learns = true;            // false: there are no losses and no accuracy
+  bool emulated = false;         // by a GPU that is not there: the rate means nothing
   double loss = 0;               // a step: of this rank's share; an epoch: of all
   double accuracy = 0;           // epochs only
   double images_per_second = 0;  // since training began, all ranks

@@ -107,6 +107,8 @@ ROOMS = {
     "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
     # What a network computes, and by what: knows neither data nor ranks.
     "bench/trainer/graph": ["transport/base"],
+    # Kernels of its own for a GPU, launched by the driver alone.
+    "bench/trainer/graph/cuda": ["transport/base", "bench/trainer/graph", "gdr/launch", "gdr/kernels"],
     # What a run needs to go on, on disk.
     "bench/trainer/checkpoint": ["bench/proxy/bootstrap.h", "bench/trainer", "transport/base"],
     # Examples and their batches: knows neither models nor ranks.
@@ -145,7 +147,7 @@ THIRD_PARTY = [
     (r"rdma/(rdma|rsocket).*", ("transport/verbs", "transport/io/verbs", "tests"), "rdma-core"),
     (r"rdma/fi_.*|rdma/fabric\.h", ("libfabric_shim", "tests"), "libfabric"),
     (r"rte_.*", ("transport/io/dpdk", "tests"), "DPDK"),
-    (r"(cuda|cublas|cudnn|curand|nvml).*|gdrapi\.h", ("gdr", "bench/trainer", "tests/gpu", "tests/gdr/fake_libcuda", "tests/nccl_host/binding",
+    (r"(cuda|cublas|cudnn|curand|nvml).*|gdrapi\.h", ("gdr", "bench/trainer", "tests/gpu", "tests/gdr/fake_libcuda", "tests/gdr/emulated_device", "tests/nccl_host/binding",
       "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "CUDA"),
     (r"nccl.*\.h", ("bench/trainer", "tests/gpu", "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "NCCL"),
     (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),

@@ -294,7 +294,8 @@ TEST(RecordedTimes, AreOfEveryLayerOfTheModelThatRan) {
   const ComputeThread settings_of_thread;
   Problem problem("cnn");
   LayerClock clock(problem.model);
-  NetworkCompute compute(problem.model, problem.plan, {.most_share = 50, .clock = &clock});
+  const auto math = graph::make_cpu_math();
+  NetworkCompute compute(problem.model, problem.plan, *math, {.most_share = 50, .clock = &clock});
   Trainer trainer(problem.config, problem.model, problem.plan, compute, problem.dataset, problem.split, {}, {});
   ASSERT_TRUE(trainer.run());
   const LayerTimes times = *clock.times();

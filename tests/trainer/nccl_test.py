@@ -1,6 +1,7 @@
 """`clustar train --collective nccl`: NCCL's host code in every step, over tcp, mlt and mlt with loss.
 
-usage: nccl_test.py --clustar PROGRAM [--data DIR] [--name PART]
+usage: nccl_test.py --clustar PROGRAM [--cuda-driver LIBRARY] [--data DIR] [--name PART]
+LIBRARY: the driver of the emulated device, on which "cuda" computes, too;
 DIR: MNIST's files; otherwise those of ../shared/data/mnist, otherwise generated digits; PART: part of a case's name
 """
 
@@ -26,6 +27,7 @@ CASES = {
     "tcp": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple"}, []),
     "mlt": (MLT, []),
     "zero1": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple"}, ["--optimizer-sharding", "zero1", *LAYERS]),
+    "cuda": (MLT, ["--device", "cuda"]),  # gradients of kernels on the device whose runtime NCCL has
     "mlt-loss": ({**MLT, "CLUSTAR_LOSS_WARMUP": "0"}, ["--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
 }
 # Which bytes are lost is another draw each time, and the final loss with it: over 12 runs on MNIST and 10 on generated
@@ -40,7 +42,10 @@ def train(args, collective, environment, options):
         out = pathlib.Path(folder) / "results.json"
         command = [args.clustar, "train", "--model", "mlp-small", "--ranks", "4", "--epochs", "2", "--quiet", "--json", out,
                    "--collective", collective, *options]
-        command += ["--data", args.data] if args.data else ["--examples", "2500"]
+        if "cuda" in options:
+            command += ["--examples", "600", "--cuda-driver", args.cuda_driver]  # its kernels take their time
+        else:
+            command += ["--data", args.data] if args.data else ["--examples", "2500"]
         if collective == "nccl":
             command += ["--nccl-library", args.library]
         try:
@@ -93,7 +98,7 @@ def case(args, name):
           f"{proxy['parameters_digest']}; missing {nccl['missing_bytes']}, {proxy['missing_bytes']} of "
           f"{nccl['eligible_bytes']}")
     problem = wrong(name, nccl, proxy)
-    if problem or name in ("mlt", "zero1"):
+    if problem or name in ("mlt", "zero1", "cuda"):
         return problem
     # The comparison itself: with the sums taken out it must fail, though replicas are equal and training ends.
     said, without = train(args, "nccl", {**environment, "NCCL_HOST_WITHOUT_REDUCTION": "1"}, options)
@@ -106,6 +111,7 @@ def case(args, name):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--clustar", required=True)
+    parser.add_argument("--cuda-driver", default="")
     parser.add_argument("--data", default=str(MNIST) if MNIST.is_dir() else "")
     parser.add_argument("--name", default="")
     args = parser.parse_args()
@@ -115,6 +121,9 @@ def main():
         return ready.returncode
     args.library = ready.stdout.strip()
     failed = 0
+    if not args.cuda_driver:
+        print("cuda: not run, since this build has no emulated driver (tests/gdr)")
+        CASES.pop("cuda")
     for name in CASES:
         problem = case(args, name) if args.name in name else ""
         if problem:

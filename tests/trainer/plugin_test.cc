@@ -136,7 +136,7 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
   ASSERT_EQ(plan.buckets.size(), 3u);
   const Dataset dataset = generate_digits(400, 1);
   const Split split = *split_dataset(dataset, 1);
-  const RankCompute computes_alone = make_compute(config, model, plan, {}, 0, 1);
+  const RankCompute computes_alone = *make_compute(config, model, plan, {}, 0, 1);
   Trainer alone(config, model, plan, *computes_alone.compute, dataset, split, {}, {});
   ASSERT_TRUE(alone.run());
 
@@ -156,7 +156,7 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
     auto communicator = proxy::Communicator::create(**plugin, **bootstrap, options);
     if (!communicator) return tl::unexpected(communicator.error());
     ProxyCollective collective(std::move(*communicator), {});
-    const RankCompute computes = make_compute(config, model, plan, {}, rank, kRanks);
+    const RankCompute computes = *make_compute(config, model, plan, {}, rank, kRanks);
     Trainer trainer(config, model, plan, *computes.compute, dataset, split, {&collective, bootstrap->get()}, {});
     const auto report = trainer.run();
     if (!report) return tl::unexpected(report.error());

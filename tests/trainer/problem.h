@@ -45,7 +45,7 @@ struct Problem {
 
   RankOutcome run(Links links, const ProgressSink& progress = {}) const {
     const ComputeThread settings_of_thread;  // as a rank does: oneDNN's idle threads would spin beside other tests
-    const RankCompute computes = make_compute(config, model, plan, times, links.rank(), links.size());
+    const RankCompute computes = *make_compute(config, model, plan, times, links.rank(), links.size());
     Trainer trainer(config, model, plan, *computes.compute, dataset, split, links, progress);
     RankOutcome outcome;
     Checkpoints checkpoints(config.checkpoint, run_identity(config, links.size(), 1, dataset), links.bootstrap);

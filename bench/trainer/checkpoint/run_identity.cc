@@ -41,7 +41,7 @@ std::string collective_text(const TrainConfig& config, int ranks, int channels) 
 Facts run_identity(const TrainConfig& config, int ranks, int channels, const Dataset& dataset) {
   const ModelOptions& model = config.model_options;
   return {{"version of clustar", CLUSTAR_VERSION},
-          {"mathematics", graph::cpu_math_name()},
+          {"mathematics", config.compute.device == DeviceKind::kCuda ? "own CUDA kernels" : graph::cpu_math_name()},
           {"--model", config.model},
           {"--image-size", std::to_string(model.image_size)},
           {"--classes", std::to_string(model.classes)},

@@ -24,12 +24,12 @@ std::uint64_t draws_of(std::uint64_t seed, int rank) {
 
 }  // namespace
 
-NetworkCompute::NetworkCompute(const Model& model, const BucketPlan& plan, const Options& options)
+NetworkCompute::NetworkCompute(const Model& model, const BucketPlan& plan, graph::DeviceMath& math,
+                               const Options& options)
     : options_(options),
       classes_(model.classes),
       most_evaluated_(evaluation_batch(model.graph, options.most_share)),
-      math_(graph::make_cpu_math()),
-      network_(model.graph, *math_, plan.tensor_offset, std::max(most_evaluated_, options.most_share),
+      network_(model.graph, math, plan.tensor_offset, std::max(most_evaluated_, options.most_share),
                draws_of(options.seed, options.rank)) {
   if (options_.clock != nullptr) {
     network_.observe([clock = options_.clock](std::size_t node, graph::Pass pass, double seconds) {

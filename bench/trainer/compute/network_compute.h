@@ -1,9 +1,8 @@
-// Trains for real: a model's graph on this machine's processor.
+// Trains for real: a model's graph, by some mathematics whose memory the caller's parameters and gradients are in.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,8 +23,8 @@ class NetworkCompute final : public Compute {
     std::size_t most_share = 1;   // examples of one forward()
     LayerClock* clock = nullptr;  // hears how long each layer took; null: nobody
   };
-  // `model` and what `options` point to outlive it; `plan` does not need to.
-  NetworkCompute(const Model& model, const BucketPlan& plan, const Options& options);
+  // `model`, `math` and what `options` point to outlive it; `plan` does not need to.
+  NetworkCompute(const Model& model, const BucketPlan& plan, graph::DeviceMath& math, const Options& options);
 
   bool learns() const override { return true; }
   void set_tensor_offsets(std::span<const std::size_t> offsets) override { network_.set_tensor_offsets(offsets); }
@@ -46,7 +45,6 @@ class NetworkCompute final : public Compute {
   Options options_;
   std::size_t classes_;
   std::size_t most_evaluated_;
-  std::unique_ptr<graph::DeviceMath> math_;
   graph::Network network_;
   std::span<const float> outputs_;  // of the latest forward()
   std::vector<float> output_gradient_;

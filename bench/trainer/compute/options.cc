@@ -54,6 +54,14 @@ bool is_a_place_of_its_own(const std::filesystem::path& path) {
 
 }  // namespace
 
+const char* to_string(DeviceKind device) {
+  switch (device) {
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kCuda: return "cuda";
+  }
+  return "?";
+}
+
 Result<ComputeOptions> parse_compute(const std::string& text, double time_scale, double byte_scale) {
   ComputeOptions options;
   options.time_scale = time_scale;

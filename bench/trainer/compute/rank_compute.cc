@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "bench/trainer/compute/cards.h"
+#include "bench/trainer/compute/device_compute.h"
 #include "bench/trainer/compute/network_compute.h"
 #include "bench/trainer/compute/replay_compute.h"
+#include "bench/trainer/graph/cuda/cuda_math.h"
+#include "gdr/launch/device.h"
 
 namespace clustar::bench::trainer {
 
@@ -38,8 +41,28 @@ Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, cons
   return std::move(*times);
 }
 
-RankCompute make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
-                         const std::optional<LayerTimes>& times, int rank, int ranks) {
+namespace {
+
+Result<void> open_cuda(const TrainConfig& config, const Model& model, RankCompute& made) {
+  if (const auto lacking = graph::what_cuda_lacks(model.graph)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--device cuda: {} has a layer without a CUDA kernel here ({}); allowed: lr, mlp-small, mlp, "
+                    "cnn, cnn-wide",
+                    model.name, *lacking));
+  }
+  const std::string& driver = config.compute.cuda_driver;
+  auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver);
+  if (!math) return fail(math.error().code, fmt::format("--device cuda: {}", math.error().message));
+  made.emulated = (*math)->emulated();
+  made.math = std::move(*math);
+  return {};
+}
+
+}  // namespace
+
+Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
+                                 const std::optional<LayerTimes>& times, int rank, int ranks) {
   RankCompute made;
   if (times) {
     made.compute = std::make_unique<ReplayCompute>(model, plan, *times, config.compute.time_scale,
@@ -47,12 +70,15 @@ RankCompute make_compute(const TrainConfig& config, const Model& model, const Bu
     return made;
   }
   if (!config.record_compute.empty()) made.clock = std::make_unique<LayerClock>(model);
-  made.compute =
-      std::make_unique<NetworkCompute>(model, plan,
-                                       NetworkCompute::Options{.seed = config.seed,
-                                                               .rank = rank,
-                                                               .most_share = largest_micro_batch(config, ranks),
-                                                               .clock = made.clock.get()});
+  const NetworkCompute::Options options{
+      .seed = config.seed, .rank = rank, .most_share = largest_micro_batch(config, ranks), .clock = made.clock.get()};
+  if (config.compute.device == DeviceKind::kCuda) {
+    if (auto ok = open_cuda(config, model, made); !ok) return tl::unexpected(ok.error());
+    made.compute = std::make_unique<DeviceCompute>(model, plan, *made.math, options);
+  } else {
+    made.math = graph::make_cpu_math();
+    made.compute = std::make_unique<NetworkCompute>(model, plan, *made.math, options);
+  }
   return made;
 }
 

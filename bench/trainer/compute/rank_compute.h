@@ -10,6 +10,7 @@
 #include "bench/trainer/compute/layer_clock.h"
 #include "bench/trainer/compute/layer_times.h"
 #include "bench/trainer/config.h"
+#include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/model.h"
 #include "transport/base/result.h"
 
@@ -27,12 +28,15 @@ BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks = 1)
 Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, const Model& model, int ranks);
 
 struct RankCompute {
-  std::unique_ptr<LayerClock> clock;  // null: config.record_compute names no file
+  std::unique_ptr<graph::DeviceMath> math;  // null: nothing is computed
+  bool emulated = false;                    // `math` is a GPU's that is not there
+  std::unique_ptr<LayerClock> clock;        // null: config.record_compute names no file
   std::unique_ptr<Compute> compute;
 };
-// `model` outlives it; `plan` does not need to.
-RankCompute make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
-                         const std::optional<LayerTimes>& times, int rank, int ranks);
+// `model` outlives it; `plan` does not need to. kUnavailable: the device that config.compute names is not there;
+// kInvalidArgument: it has no kernel for a layer of the model.
+Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
+                                 const std::optional<LayerTimes>& times, int rank, int ranks);
 
 // {label, estimated, device, batch, layer_times, time_scale, byte_scale, forward_s, backward_s (of one rank's step, as
 // replayed)}, or null without times.

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <memory>
 #include <ostream>
+#include <utility>
 
+#include "bench/trainer/graph/cuda/cuda_math.h"
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/plain_math.h"
 #include "tests/trainer/graph/reference.h"
@@ -28,6 +30,21 @@ void PrintTo(const KernelCase& one, std::ostream* out) {
 }
 
 Doubles as_doubles(const Floats& values) { return {values.begin(), values.end()}; }
+
+// What lies in the host's memory, in the device's for one call.
+class Mirror {
+ public:
+  Mirror(DeviceMath& math, Floats& host) : math_(math), host_(host), memory_(math.allocate(host.size())) {
+    math.upload(memory_.get(), host.data(), host.size());
+  }
+  float* get() const { return memory_.get(); }
+  void bring_back() const { math_.download(host_.data(), memory_.get(), host_.size()); }
+
+ private:
+  DeviceMath& math_;
+  Floats& host_;
+  Memory memory_;
+};
 
 // A kernel with operands for one batch.
 struct Bench {
@@ -66,45 +83,69 @@ struct Bench {
     scratch.assign(kernel->scratch(batch), 77.0f);
   }
 
+  std::vector<Mirror> mirrors(std::vector<Floats>& all) const {
+    std::vector<Mirror> result;
+    for (Floats& one : all) result.emplace_back(*math, one);
+    return result;
+  }
   template <class Float>
-  static std::vector<Float*> pointers(std::vector<Floats>& all) {
+  static std::vector<Float*> pointers(const std::vector<Mirror>& all) {
     std::vector<Float*> result;
-    for (Floats& one : all) result.push_back(one.data());
+    for (const Mirror& one : all) result.push_back(one.get());
     return result;
   }
 
   void forward(bool training = true, std::uint64_t draw = 1) {
-    const auto inputs = pointers<const float>(x);
-    const auto own = pointers<const float>(parameters);
-    const auto kept = pointers<float>(states);
+    const auto device_x = mirrors(x);
+    const auto device_parameters = mirrors(parameters);
+    const auto device_states = mirrors(states);
+    const Mirror device_y(*math, y);
+    const Mirror device_saved(*math, saved);
+    const Mirror device_scratch(*math, scratch);
+    const auto inputs = pointers<const float>(device_x);
+    const auto own = pointers<const float>(device_parameters);
+    const auto kept = pointers<float>(device_states);
     kernel->forward({.batch = batch,
                      .training = training,
                      .draw = draw,
                      .inputs = inputs,
-                     .output = y.data(),
+                     .output = device_y.get(),
                      .parameters = own,
                      .states = kept,
-                     .saved = training ? saved.data() : nullptr,
-                     .scratch = scratch.data()});
+                     .saved = training ? device_saved.get() : nullptr,
+                     .scratch = device_scratch.get()});
+    device_y.bring_back();
+    device_saved.bring_back();
+    for (const Mirror& state : device_states) state.bring_back();
   }
 
   void backward(bool wanted = true) {
-    const auto inputs = pointers<const float>(x);
-    const auto own = pointers<const float>(parameters);
-    auto targets = pointers<float>(dx);
+    const auto device_x = mirrors(x);
+    const auto device_parameters = mirrors(parameters);
+    const auto device_dx = mirrors(dx);
+    const auto device_gradients = mirrors(gradients);
+    const Mirror device_y(*math, y);
+    const Mirror device_dy(*math, dy);
+    const Mirror device_saved(*math, saved);
+    const Mirror device_scratch(*math, scratch);
+    const auto inputs = pointers<const float>(device_x);
+    const auto own = pointers<const float>(device_parameters);
+    auto targets = pointers<float>(device_dx);
     if (!wanted) std::fill(targets.begin(), targets.end(), nullptr);
-    const auto slopes = pointers<float>(gradients);
+    const auto slopes = pointers<float>(device_gradients);
     const BackwardCall call{.batch = batch,
                             .inputs = inputs,
-                            .output = y.data(),
-                            .output_gradient = dy.data(),
+                            .output = device_y.get(),
+                            .output_gradient = device_dy.get(),
                             .input_gradients = targets,
                             .parameters = own,
                             .gradients = slopes,
-                            .saved = saved.data(),
-                            .scratch = scratch.data()};
+                            .saved = device_saved.get(),
+                            .scratch = device_scratch.get()};
     kernel->backward_parameters(call);
     kernel->backward_inputs(call);
+    for (const Mirror& one : device_dx) one.bring_back();
+    for (const Mirror& one : device_gradients) one.bring_back();
   }
 };
 
@@ -117,10 +158,19 @@ double weighted_sum(const Op& op, const Bench& bench, const std::vector<Doubles>
   return sum;
 }
 
-std::vector<std::unique_ptr<DeviceMath>> maths() {
+// All that have a kernel for it. The GPU is an emulated one, if this build has that.
+std::vector<std::unique_ptr<DeviceMath>> maths(const Op& op) {
   std::vector<std::unique_ptr<DeviceMath>> all;
   all.push_back(make_cpu_math());
   all.push_back(std::make_unique<PlainMath>());
+#ifdef CLUSTAR_EMULATED_LIBCUDA
+  if (!CudaMath::has_kernel(op)) return all;
+  auto cuda = CudaMath::open(CLUSTAR_EMULATED_LIBCUDA);
+  EXPECT_TRUE(cuda) << cuda.error().message;
+  if (cuda) all.push_back(std::move(*cuda));
+#else
+  static_cast<void>(op);
+#endif
   return all;
 }
 
@@ -135,7 +185,7 @@ class Kernels : public ::testing::TestWithParam<KernelCase> {};
 
 TEST_P(Kernels, AgreeWithTheDefinitionAndItsFiniteDifferences) {
   const KernelCase& one = GetParam();
-  for (auto& math : maths()) {
+  for (auto& math : maths(one.op)) {
     Bench bench(one, std::move(math));
     SCOPED_TRACE(bench.math->name());
     bench.forward();
@@ -167,7 +217,7 @@ TEST_P(Kernels, AgreeWithTheDefinitionAndItsFiniteDifferences) {
 }
 
 TEST_P(Kernels, RepeatBitForBitAndDoWithoutInputGradients) {
-  for (auto& math : maths()) {
+  for (auto& math : maths(GetParam().op)) {
     Bench bench(GetParam(), std::move(math));
     bench.forward();
     bench.backward();
@@ -216,7 +266,7 @@ const std::vector<KernelCase> kCases{
 INSTANTIATE_TEST_SUITE_P(All, Kernels, ::testing::ValuesIn(kCases));
 
 TEST(MaxPool, OfEqualValuesTheFirstGetsTheGradient) {
-  for (auto& math : maths()) {
+  for (auto& math : maths(MaxPool{})) {
     Bench bench({MaxPool{}, {2, 4, 1}, 1}, std::move(math));
     bench.x[0] = {1, 2, -1, -1, 4, 4, -3, -1};
     bench.dy = {10, 20};
@@ -229,7 +279,7 @@ TEST(MaxPool, OfEqualValuesTheFirstGetsTheGradient) {
 
 // As torch.nn.BatchNorm2d: momentum 0.1, the running variance unbiased, and evaluation by what is running.
 TEST(BatchNorm, KeepsRunningStatisticsAndEvaluatesByThem) {
-  for (auto& math : maths()) {
+  for (auto& math : maths(BatchNorm{})) {
     Bench bench({BatchNorm{}, {2, 1, 1}, 2}, std::move(math));
     bench.parameters = {{2}, {5}};
     bench.x[0] = {1, 2, 3, 6};  // mean 3, unbiased variance 14/3
@@ -248,7 +298,7 @@ TEST(BatchNorm, KeepsRunningStatisticsAndEvaluatesByThem) {
 }
 
 TEST(Dropout, DropsItsShareScalesTheRestAndForgetsWhenEvaluating) {
-  for (auto& math : maths()) {
+  for (auto& math : maths(Dropout{})) {
     Bench bench({Dropout{0.25}, {1, 1, 10001}, 1}, std::move(math));
     bench.forward(true, 3);
     bench.backward();
@@ -269,7 +319,7 @@ TEST(Dropout, DropsItsShareScalesTheRestAndForgetsWhenEvaluating) {
 }
 
 TEST(Attention, LooksAtNothingThatComesLater) {
-  for (auto& math : maths()) {
+  for (auto& math : maths(Attention{})) {
     Bench bench({Attention{2}, {6, 1, 12}, 1}, std::move(math));
     bench.forward();
     const auto y = bench.y;

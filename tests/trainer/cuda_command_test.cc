@@ -1,0 +1,105 @@
+// `clustar train --device cuda` as a user runs it, by the driver of the emulated device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/trainer/command.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Outcome start_training(const Words& arguments) { return run_clustar(plus({"train"}, arguments)); }
+
+TEST(TrainOnCuda, WrongUsageSaysWhatIsAllowed) {
+  const std::vector<std::pair<Words, const char*>> wrong{
+      {{"--device", "tpu"}, "--device"},
+      {{"--cuda-driver", "libcuda.so.1"}, "--cuda-driver is of --device cuda"},
+      {{"--device", "cuda", "--compute", "estimate=v100"}, "--device cuda computes, and --compute replays"}};
+  for (const auto& [words, message] : wrong) {
+    const Outcome outcome = start_training(words);
+    EXPECT_EQ(outcome.status, 2) << message;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+}
+
+TEST(TrainOnCuda, WithoutADriverItSaysSo) {
+  const Outcome outcome = start_training(
+      {"--model", "lr", "--examples", "200", "--epochs", "1", "--device", "cuda", "--cuda-driver", "libnone.so"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("--device cuda: cannot open the CUDA driver 'libnone.so'"));
+}
+
+#ifdef CLUSTAR_EMULATED_LIBCUDA
+const Words kOnCuda{"--device", "cuda", "--cuda-driver", CLUSTAR_EMULATED_LIBCUDA};
+
+json results_of_training(const Words& arguments) {
+  const Outcome outcome = start_training(plus(arguments, {"--quiet", "--json", "-"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome.status == 0 ? json::parse(outcome.out).at("results") : json{};
+}
+
+TEST(TrainOnCuda, AgreesWithTheProcessorToRounding) {
+  for (const Words& model : {Words{"--model", "lr"}, Words{"--model", "mlp", "--width-divisor", "8"},
+                             Words{"--model", "cnn", "--width-divisor", "4"}}) {
+    const Words run = plus(model, {"--examples", "100", "--epochs", "2", "--batch", "40", "--lr", "0.05"});
+    const json cpu = results_of_training(run);
+    const json cuda = results_of_training(plus(run, kOnCuda));
+    ASSERT_TRUE(cpu.contains("loss") && cuda.contains("loss")) << model[1];
+    EXPECT_NEAR(cuda["loss"].get<double>(), cpu["loss"].get<double>(), 1e-5) << model[1];
+    EXPECT_NEAR(cuda["held_out_loss"].get<double>(), cpu["held_out_loss"].get<double>(), 1e-5) << model[1];
+    EXPECT_LT(cuda["loss"].get<double>(), cuda["per_epoch"]["loss"][0].get<double>()) << model[1];
+    EXPECT_EQ(cuda["compute_device"], json({{"kind", "cuda"}, {"emulated", true}}));
+    EXPECT_EQ(cpu["compute_device"], json({{"kind", "cpu"}, {"emulated", false}}));
+    EXPECT_THAT(cuda["gemm"].get<std::string>(), HasSubstr("emulated"));
+  }
+}
+
+TEST(TrainOnCuda, EveryLineSaysEmulated) {
+  const Outcome outcome = start_training(plus({"--model", "lr", "--examples", "200", "--epochs", "2"}, kOnCuda));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::istringstream lines(outcome.out + outcome.err);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    ++count;
+    EXPECT_THAT(line, HasSubstr("emulated"));
+  }
+  EXPECT_GT(count, 10);
+}
+
+TEST(TrainOnCuda, AModelWithoutKernelsIsNamed) {
+  const Outcome outcome = start_training(plus({"--model", "gpt", "--epochs", "1"}, kOnCuda));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("gpt has a layer without a CUDA kernel here"), HasSubstr("allowed: lr, mlp")));
+}
+
+#ifdef CLUSTAR_PLUGIN
+// Gradients come from the device and are summed over the plugin; lost bytes change a sum, and all replicas alike.
+TEST(TrainOnCuda, ReplicasAreAlikeWithAndWithoutLoss) {
+  const Words run =
+      plus({"--model", "mlp-small", "--ranks", "2", "--examples", "400", "--epochs", "1", "--plugin", CLUSTAR_PLUGIN},
+           kOnCuda);
+  setenv("CLUSTAR_LOSS_WARMUP", "0", 1);  // otherwise the first 100 all-reduces stay reliable
+  for (const Words& more : {Words{}, Words{"--loss-tolerance", "0.01", "--inject-loss", "0.01"},
+                            Words{"--loss-tolerance", "0.02", "--inject-loss", "0.02"}}) {
+    const json results = results_of_training(plus(run, more));
+    ASSERT_TRUE(results.contains("replicas_identical"));
+    EXPECT_EQ(results["replicas_identical"], true);
+    EXPECT_EQ(results["compute_device"]["emulated"], true);
+    EXPECT_EQ(results["eligible_bytes"] > 0, !more.empty());
+  }
+  unsetenv("CLUSTAR_LOSS_WARMUP");
+}
+#endif
+#endif
+
+}  // namespace
+}  // namespace clustar::bench::trainer
