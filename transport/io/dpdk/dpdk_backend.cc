@@ -9,6 +9,7 @@
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/ethernet_device.h"
 #include "transport/io/dpdk/host.h"
+#include "transport/io/dpdk/huge_pages.h"
 #include "transport/io/dpdk/kernel_side.h"
 #include "transport/io/dpdk/settings.h"
 #include "transport/net/interfaces.h"
@@ -40,8 +41,8 @@ std::string pci_path_of(const DeviceSpec& spec) {
   return std::filesystem::canonical("/sys/bus/pci/devices/" + full, ignored).string();
 }
 
-// A virtual device's packets pass the kernel or another process; no descriptor tells of them, so whoever sleeps looks
-// four times as often as on a socket's times.
+// A virtual device's packets pass the kernel or another process; no descriptor tells of them, so a thread that sleeps
+// looks four times as often as on a socket's times.
 LinkProfile link_of(const EthernetDevice& device, const NetworkSettings& network) {
   const std::uint64_t set = static_cast<std::uint64_t>(network.line_mbps) * 1'000'000;
   const std::uint64_t rate = set != 0 ? set : device.line_rate_bps();

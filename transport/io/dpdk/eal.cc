@@ -1,7 +1,6 @@
 #include "transport/io/dpdk/eal.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -9,15 +8,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace clustar::transport::io::dpdk {
 namespace {
@@ -143,12 +140,6 @@ Result<void> begin_apart(const EalOptions& options) {
   return begun;
 }
 
-std::uint64_t number_in(const std::filesystem::path& file) {
-  std::uint64_t value = 0;
-  std::ifstream(file) >> value;
-  return value;
-}
-
 }  // namespace
 
 Result<void> start_eal(const EalOptions& options) {
@@ -157,20 +148,6 @@ Result<void> start_eal(const EalOptions& options) {
   const std::lock_guard lock(mutex);
   if (!begun) begun.emplace(begin_apart(options));
   return *begun;
-}
-
-std::uint64_t free_huge_pages_mb(const std::string& sysfs) {
-  constexpr std::string_view kPrefix = "hugepages-";
-  std::uint64_t sum = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(sysfs + "/kernel/mm/hugepages", ignored)) {
-    const std::string name = entry.path().filename().string();
-    std::uint64_t kilobytes = 0;
-    if (!name.starts_with(kPrefix)) continue;
-    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), kilobytes);
-    sum += kilobytes * number_in(entry.path() / "free_hugepages") / 1024;
-  }
-  return sum;
 }
 
 EalLog::EalLog(const Log& log) {

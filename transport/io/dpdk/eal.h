@@ -23,9 +23,6 @@ struct EalOptions {
 // The first call decides; the answer to later ones is the same. Error: DPDK's reason.
 Result<void> start_eal(const EalOptions& options);
 
-// Free huge pages, MiB, of any size. `sysfs`: /sys, or a fixture of it.
-std::uint64_t free_huge_pages_mb(const std::string& sysfs = "/sys");
-
 // As long as one lives, what DPDK says goes to its log, the latest's; otherwise nowhere.
 class EalLog {
  public:

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <fstream>
 #include <mutex>
 
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/kernel_side.h"
 
 namespace clustar::transport::io::dpdk {
 namespace {
@@ -26,12 +26,6 @@ constexpr std::uint16_t kBurst = 64;
 std::mutex& hotplug() {
   static std::mutex mutex;
   return mutex;
-}
-
-std::size_t mtu_of_interface(const std::string& name) {
-  std::size_t mtu = 0;
-  std::ifstream("/sys/class/net/" + name + "/mtu") >> mtu;
-  return mtu;
 }
 
 // The ring that net_af_packet shares with the kernel has frames of 2,048 bytes, unless it is told otherwise.

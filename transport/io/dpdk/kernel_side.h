@@ -2,7 +2,9 @@
 // ICMP itself, and refuses datagrams for ports that no socket has.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ Result<Subnet> subnet_of_interface(const std::string& name);
 // Of `table`, in the form of /proc/net/route.
 std::optional<Ipv4> default_gateway(const std::string& table, const std::string& interface);
 bool kernel_has(Ipv4 address);
+// 0: there is no such interface.
+std::size_t mtu_of_interface(const std::string& name);
 
 // Sockets that hold UDP ports, so that the kernel gives them to nobody and refuses nothing that comes for them. They
 // are never read.
