@@ -113,7 +113,7 @@ PacketIoUnderTest over_tap() {
 
 }  // namespace
 
-Result<void> begin_dpdk() { return io::dpdk::start_eal({.memory_mb = 512}); }
+Result<void> begin_dpdk() { return io::dpdk::start_eal({.memory_mb = 1536}); }
 
 Result<void> enter_own_network() {
   static const Result<void> entered = []() -> Result<void> {

@@ -47,26 +47,29 @@ Result<void> EthernetDevice::failed(const char* what, int code) const {
 }
 
 Result<std::unique_ptr<EthernetDevice>> EthernetDevice::open(const DeviceSpec& spec, const PortOptions& options) {
+  std::unique_ptr<EthernetDevice> device(new EthernetDevice(spec));
+  PortOptions with = options;
+  const std::string interface = spec.argument("iface").value_or("");
+  if (with.mtu == 0 && !interface.empty()) with.mtu = mtu_of_interface(interface);
+  if (const auto started = device->start(with); !started) return tl::unexpected(started.error());
+  return device;
+}
+
+Result<void> EthernetDevice::start(const PortOptions& options) {
   const std::lock_guard lock(hotplug());
   take_complaints();
-  std::unique_ptr<EthernetDevice> device(new EthernetDevice(spec));
-  const std::string interface = spec.argument("iface").value_or("");
-  PortOptions with = options;
-  if (with.mtu == 0 && !interface.empty()) with.mtu = mtu_of_interface(interface);
-  const std::string arguments = arguments_for(spec, with.mtu == 0 ? kUsualMtu : with.mtu, with);
-  if (rte_eth_dev_get_port_by_name(spec.name.c_str(), &device->port_) != 0) {
+  if (rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_) != 0) {
+    const std::string arguments = arguments_for(spec_, options.mtu == 0 ? kUsualMtu : options.mtu, options);
     if (const int code = rte_dev_probe(arguments.c_str()); code != 0) {
-      auto lacks = device->failed("no such device of DPDK", code);
+      auto lacks = failed("no such device of DPDK", code);
       lacks.error().message += "; `clustar doctor dpdk` says what lacks";
-      return tl::unexpected(lacks.error());
+      return lacks;
     }
-    if (const int code = rte_eth_dev_get_port_by_name(spec.name.c_str(), &device->port_); code != 0) {
-      return tl::unexpected(device->failed("its driver makes no port", code).error());
-    }
+    const int code = rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_);
+    if (code != 0) return failed("its driver makes no port", code);
   }
-  device->there_ = true;
-  if (const auto configured = device->configure(with); !configured) return tl::unexpected(configured.error());
-  return device;
+  there_ = true;
+  return configure(options);
 }
 
 Result<void> EthernetDevice::set_mtu(std::size_t wanted, std::uint32_t longest_frame) {

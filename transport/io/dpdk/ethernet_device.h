@@ -52,6 +52,7 @@ class EthernetDevice {
 
  private:
   explicit EthernetDevice(DeviceSpec spec) : spec_(std::move(spec)) {}
+  Result<void> start(const PortOptions& options);
   Result<void> configure(const PortOptions& options);
   Result<void> set_mtu(std::size_t wanted, std::uint32_t longest_frame);
   Result<void> set_up_queues(const PortOptions& options);

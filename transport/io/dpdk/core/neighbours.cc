@@ -15,7 +15,7 @@ std::optional<Neighbours::Id> Neighbours::want(Ipv4 ip, TimePoint now) {
     ++entries_[found->second].wanted;
     return found->second;
   }
-  if (by_ip_.size() >= options_.most) return std::nullopt;
+  if (by_ip_.size() >= options_.most && !make_room()) return std::nullopt;
   if (unused_.empty()) {
     unused_.push_back(static_cast<Id>(entries_.size()));
     entries_.emplace_back();
@@ -31,13 +31,28 @@ std::optional<Neighbours::Id> Neighbours::want(Ipv4 ip, TimePoint now) {
 
 void Neighbours::forget(Id id) {
   Entry& entry = entries_[id];
-  if (entry.wanted == 0 || --entry.wanted > 0) return;
+  if (entry.wanted == 0 || --entry.wanted > 0 || entry.state == State::kKnown) return;
+  remove(id);
+  renew_next();
+}
+
+// One that nobody wants goes for one that somebody does.
+bool Neighbours::make_room() {
+  for (Id id = 0; id < entries_.size(); ++id) {
+    if (entries_[id].state == State::kUnused || entries_[id].wanted > 0) continue;
+    remove(id);
+    return true;
+  }
+  return false;
+}
+
+void Neighbours::remove(Id id) {
+  Entry& entry = entries_[id];
   by_ip_.erase(entry.ip);
   std::erase_if(asks_, [&](const Ask& one) { return one.ip == entry.ip; });
   std::erase(silent_, id);
   entry = {};
   unused_.push_back(id);
-  renew_next();
 }
 
 void Neighbours::ask(Entry& entry, TimePoint now) {
@@ -64,6 +79,7 @@ std::optional<Neighbours::Id> Neighbours::on_claim(Ipv4 ip, const Mac& mac, Time
 
 void Neighbours::elapse(Id id, TimePoint now) {
   Entry& entry = entries_[id];
+  if (entry.wanted == 0) return remove(id);
   if (entry.state == State::kKnown) {
     entry.state = State::kChecking;
     entry.asked = 0;
@@ -104,7 +120,8 @@ std::optional<Neighbours::Id> Neighbours::poll_silent() {
 bool Neighbours::is_consistent() const {
   std::size_t used = 0;
   for (const Entry& entry : entries_) {
-    if ((entry.state == State::kUnused) != (entry.wanted == 0)) return false;
+    if (entry.wanted == 0 && entry.state != State::kUnused && entry.state != State::kKnown) return false;
+    if (entry.wanted > 0 && entry.state == State::kUnused) return false;
     if ((entry.state == State::kUnused) != (entry.due == kNever)) return false;
     if (entry.due < next_) return false;
     used += entry.state != State::kUnused ? 1u : 0u;

@@ -5,7 +5,8 @@
 //               |                                        |
 //               +--asks without an answer--> silent <----+     silent asks once every `rest`, as long as it is wanted
 //
-// While it is checking, the MAC that was known counts.
+// While it is checking, the MAC that was known counts. What nobody wants any more stays known as long as it is fresh: a
+// peer that leaves often comes again.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +43,7 @@ class Neighbours {
 
   explicit Neighbours(const NeighbourOptions& options) : options_(options) {}
 
-  // Each is to be followed by one forget(). Nothing: there are as many as may be.
+  // Each is to be followed by one forget(). Nothing: as many as may be are wanted.
   std::optional<Id> want(Ipv4 ip, TimePoint now);
   void forget(Id id);
 
@@ -75,6 +76,8 @@ class Neighbours {
     TimePoint due = kNever;  // what the state is left at
   };
   void ask(Entry& entry, TimePoint now);
+  void remove(Id id);
+  bool make_room();
   void elapse(Id id, TimePoint now);
   void renew_next();
 
