@@ -44,6 +44,7 @@ class DpdkIo final : public PacketIo {
 
   const DpdkIoCounters& counters() const { return counters_; }
   Host& host() { return *host_; }
+  bool knows_ways();  // the MAC of every peer is known
 
   const Capabilities& capabilities() const override { return capabilities_; }
   const LinkProfile& link() const override { return options_.link; }

@@ -68,6 +68,13 @@ Result<void> DpdkIo::remove_peer(PeerId peer) {
   return {};
 }
 
+bool DpdkIo::knows_ways() {
+  const auto lock = host_->lock();
+  bool all = true;
+  peers_.for_each([&](const Peers::Peer& peer) { all = all && host_->knows(peer.way); });
+  return all;
+}
+
 std::string DpdkIo::describe() const {
   const auto lock = host_->lock();
   const HostCounters& host = host_->counters();

@@ -64,6 +64,7 @@ class Host {
   // Locked. Error kUnavailable: no route.
   Result<Neighbours::Id> find_way(Ipv4 to);
   void leave_way(Neighbours::Id way);
+  bool knows(Neighbours::Id way) const { return neighbours_.mac(way) != nullptr; }
 
   // Locked. A datagram's frame with `payload` bytes behind kUdpHeaderBytes; null: no buffer is free.
   Buffer take(std::size_t payload) { return device_->take(kUdpHeaderBytes + payload); }
