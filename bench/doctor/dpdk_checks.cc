@@ -56,9 +56,10 @@ Check check_vfio(const DpdkFacts& facts) {
     return warning("vfio", "there is no IOMMU, and vfio may do without: a NIC reaches all memory",
                    "an IOMMU: intel_iommu=on or amd_iommu=on for the kernel, and on in the firmware");
   }
-  return failed("vfio", "there is no IOMMU",
-                "intel_iommu=on or amd_iommu=on for the kernel; in a virtual machine without one, and only there: echo 1 "
-                "> /sys/module/vfio/parameters/enable_unsafe_noiommu_mode");
+  return failed(
+      "vfio", "there is no IOMMU",
+      "intel_iommu=on or amd_iommu=on for the kernel; in a virtual machine without one, and only there: echo 1 "
+      "> /sys/module/vfio/parameters/enable_unsafe_noiommu_mode");
 }
 
 Check check_port(const DpdkFacts& facts, const DeviceSpec& spec) {
@@ -73,10 +74,10 @@ Check check_port(const DpdkFacts& facts, const DeviceSpec& spec) {
   }
   if (port.driver != "vfio-pci") {
     const std::string up = port.is_up ? ", which is up: bind only what this host is not reached by" : "";
-    const std::string whose =
-        port.driver.empty() ? "no driver has it"
-                            : fmt::format("the kernel's driver {} has it{}{}", port.driver,
-                                          port.interface.empty() ? "" : " as " + port.interface, up);
+    const std::string whose = port.driver.empty()
+                                  ? "no driver has it"
+                                  : fmt::format("the kernel's driver {} has it{}{}", port.driver,
+                                                port.interface.empty() ? "" : " as " + port.interface, up);
     return failed(address, whose, how_to_bind(port));
   }
   if (!port.group_opens) {
@@ -87,7 +88,8 @@ Check check_port(const DpdkFacts& facts, const DeviceSpec& spec) {
 }
 
 Check check_virtual(const DpdkFacts& facts, const DeviceSpec& spec) {
-  const bool needs_right = spec.driver() == "net_af_packet" || spec.driver() == "net_af_xdp" || spec.driver() == "net_tap";
+  const bool needs_right =
+      spec.driver() == "net_af_packet" || spec.driver() == "net_af_xdp" || spec.driver() == "net_tap";
   if (!needs_right || facts.raw_sockets) return ok(spec.name, "a virtual device");
   return failed(spec.name, "this user may open no packet sockets",
                 "root, or setcap cap_net_raw,cap_net_admin+ep on the program");
@@ -121,9 +123,9 @@ std::vector<Check> dpdk_checks(const DpdkFacts& facts) {
   }
   if (!named.empty()) return checks;
   for (const PciPort& port : facts.ports) {
-    checks.push_back(ok(port.address, fmt::format("a NIC that may be named; driver {}{}",
-                                                  port.driver.empty() ? "none" : port.driver,
-                                                  port.interface.empty() ? "" : ", interface " + port.interface)));
+    checks.push_back(
+        ok(port.address, fmt::format("a NIC that may be named; driver {}{}", port.driver.empty() ? "none" : port.driver,
+                                     port.interface.empty() ? "" : ", interface " + port.interface)));
   }
   return checks;
 }

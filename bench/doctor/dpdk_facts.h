@@ -12,7 +12,7 @@ struct PciPort {
   std::string address{};     // 0000:65:00.0
   std::string driver{};      // of the kernel; empty: none
   std::string vendor{};      // "0x15b3"
-  std::string interface{};   // of the kernel; empty: none
+  std::string interface {};  // of the kernel; empty: none
   bool is_up = false;        // the interface
   bool has_group = false;    // of an IOMMU
   std::string group_file{};  // /dev/vfio/12; empty: it is not bound to vfio-pci
@@ -27,9 +27,9 @@ struct DpdkFacts {
   std::uint64_t wanted_mb = 256;    // CLUSTAR_DPDK_MEMORY_MB
   std::string huge_pages = "auto";  // CLUSTAR_DPDK_HUGE_PAGES
   bool has_iommu = false;
-  bool has_vfio = false;      // the driver vfio-pci is loaded
-  bool unsafe_vfio = false;   // vfio without an IOMMU is allowed
-  bool raw_sockets = false;   // this user may open packet sockets
+  bool has_vfio = false;         // the driver vfio-pci is loaded
+  bool unsafe_vfio = false;      // vfio without an IOMMU is allowed
+  bool raw_sockets = false;      // this user may open packet sockets
   std::string settings_error{};  // the settings as a whole are refused
   std::vector<PciPort> ports{};  // network controllers, by address
 };

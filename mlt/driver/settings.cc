@@ -40,7 +40,8 @@ const TypedTable<MltSettings>& MltSettings::table() {
   static const TypedTable<MltSettings> all({
       io_setting().help(
           "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc` "
-          "([verbs.md](verbs.md)), or libfabric's datagrams, `ofi` ([libfabric.md](libfabric.md)), or `udp`'s datagrams past "
+          "([verbs.md](verbs.md)), or libfabric's datagrams, `ofi` ([libfabric.md](libfabric.md)), or `udp`'s "
+          "datagrams past "
           "the kernel, `dpdk` ([dpdk.md](dpdk.md)), whose peers may have `udp`; an error with any other transport"),
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
           .help(

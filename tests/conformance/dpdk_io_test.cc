@@ -162,8 +162,8 @@ TEST(DpdkIo, WhatIsDamagedForeignOrAStrangersIsCountedByCause) {
   DpdkIo& dpdk = **opened;
   const io::AddressBlob blob = dpdk.local_address();
   const auto bytes = blob.bytes();
-  const auto first = static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[2]) << 8 |
-                                                std::to_integer<unsigned>(bytes[3]));
+  const auto first =
+      static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[2]) << 8 | std::to_integer<unsigned>(bytes[3]));
   const io::dpdk::Mac other{2, 0, 0, 0, 0, 9};
   const auto frame = [&](std::uint16_t to_port) {
     std::vector<std::byte> made(io::dpdk::kUdpHeaderBytes + 40, std::byte{1});
@@ -192,9 +192,9 @@ TEST(DpdkIo, WhatIsDamagedForeignOrAStrangersIsCountedByCause) {
 TEST(DpdkIo, LongFrames) {
   if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
   if (const auto own = enter_own_network(); !own) GTEST_SKIP() << own.error().message;
-  ASSERT_TRUE(
-      shell("ip link del j0 2>/dev/null; ip link add j0 mtu 9000 type veth peer name j1 mtu 9000 && ip link set j0 up && "
-            "ip link set j1 up"));
+  ASSERT_TRUE(shell(
+      "ip link del j0 2>/dev/null; ip link add j0 mtu 9000 type veth peer name j1 mtu 9000 && ip link set j0 up && "
+      "ip link set j1 up"));
   auto one = open_dpdk("net_af_packet7,iface=j0", "10.8.0.1/24");
   auto two = open_dpdk("net_af_packet8,iface=j1", "10.8.0.2/24");
   ASSERT_TRUE(one && two) << (one ? two : one).error().message;

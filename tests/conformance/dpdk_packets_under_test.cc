@@ -76,8 +76,7 @@ PacketIoUnderTest one_host() {
 // Three pairs of virtual interfaces, whose other ends a bridge joins.
 Result<void> bridge() {
   if (const auto own = enter_own_network(); !own) return own;
-  std::string command =
-      "ip link del sw 2>/dev/null; ip link add sw type bridge forward_delay 0 && ip link set sw up";
+  std::string command = "ip link del sw 2>/dev/null; ip link add sw type bridge forward_delay 0 && ip link set sw up";
   for (std::size_t i = 0; i < PacketIoBed::kEnds; ++i) {
     command += fmt::format(
         " && (ip link del e{0} 2>/dev/null; ip link add e{0} type veth peer name p{0} && "
@@ -87,8 +86,7 @@ Result<void> bridge() {
   return shell(command);
 }
 
-PacketIoUnderTest over_veth(const std::string& name, const std::string& driver,
-                            io::dpdk::DpdkIoOptions options) {
+PacketIoUnderTest over_veth(const std::string& name, const std::string& driver, io::dpdk::DpdkIoOptions options) {
   return {name, [=]() -> Result<std::unique_ptr<PacketIoBed>> {
             if (const auto made = bridge(); !made) return tl::unexpected(made.error());
             return DpdkBed::create(
@@ -103,13 +101,14 @@ PacketIoUnderTest over_veth(const std::string& name, const std::string& driver,
 PacketIoUnderTest over_tap() {
   return {"dpdk_tap", []() -> Result<std::unique_ptr<PacketIoBed>> {
             if (const auto own = enter_own_network(); !own) return tl::unexpected(own.error());
-            const auto made = shell(
-                "ip link del sw 2>/dev/null; ip link add sw type bridge forward_delay 0 && ip link set sw up");
+            const auto made =
+                shell("ip link del sw 2>/dev/null; ip link add sw type bridge forward_delay 0 && ip link set sw up");
             if (!made) return tl::unexpected(made.error());
             return DpdkBed::create(
                 [](std::size_t end) -> Result<std::unique_ptr<DpdkIo>> {
                   auto opened = open_dpdk(fmt::format("net_tap{},iface=t{}", end, end), address_of(end), kRoomy);
-                  const auto joined = shell(fmt::format("ip link set t{0} address 02:00:00:00:09:0{0} txqueuelen 10000 master sw up", end));
+                  const auto joined = shell(
+                      fmt::format("ip link set t{0} address 02:00:00:00:09:0{0} txqueuelen 10000 master sw up", end));
                   if (opened && !joined) return tl::unexpected(joined.error());
                   return opened;
                 },

@@ -17,8 +17,12 @@ using ::testing::HasSubstr;
 DpdkFacts good() {
   DpdkFacts facts{.module = true, .devices = "0000:65:00.0@10.0.0.1/24", .free_huge_mb = 1024};
   facts.has_iommu = facts.has_vfio = facts.raw_sockets = true;
-  facts.ports = {{.address = "0000:65:00.0", .driver = "vfio-pci", .vendor = "0x8086", .has_group = true,
-                  .group_file = "/dev/vfio/12", .group_opens = true}};
+  facts.ports = {{.address = "0000:65:00.0",
+                  .driver = "vfio-pci",
+                  .vendor = "0x8086",
+                  .has_group = true,
+                  .group_file = "/dev/vfio/12",
+                  .group_opens = true}};
   return facts;
 }
 
@@ -39,13 +43,15 @@ TEST(DpdkChecks, AllIsWell) { EXPECT_EQ(counts(dpdk_checks(good())), "0 failed, 
 
 TEST(DpdkChecks, ADriverOfTheKernelIsUnboundByTheCommandThatIsSaid) {
   DpdkFacts facts = good();
-  facts.ports[0] = {.address = "0000:65:00.0", .driver = "ixgbe", .interface = "eth1", .is_up = true, .has_group = true};
+  facts.ports[0] = {
+      .address = "0000:65:00.0", .driver = "ixgbe", .interface = "eth1", .is_up = true, .has_group = true};
   const Check check = odd(facts);
   EXPECT_EQ(check.outcome, Outcome::kFailed);
   EXPECT_THAT(check.evidence, HasSubstr("ixgbe has it as eth1, which is up"));
-  EXPECT_THAT(check.fix, HasSubstr("echo vfio-pci > /sys/bus/pci/devices/0000:65:00.0/driver_override; echo 0000:65:00.0 "
-                                   "> /sys/bus/pci/devices/0000:65:00.0/driver/unbind; echo 0000:65:00.0 > "
-                                   "/sys/bus/pci/drivers_probe"));
+  EXPECT_THAT(check.fix,
+              HasSubstr("echo vfio-pci > /sys/bus/pci/devices/0000:65:00.0/driver_override; echo 0000:65:00.0 "
+                        "> /sys/bus/pci/devices/0000:65:00.0/driver/unbind; echo 0000:65:00.0 > "
+                        "/sys/bus/pci/drivers_probe"));
   facts.ports[0].driver = "mlx5_core";
   facts.has_vfio = facts.has_iommu = false;  // not needed then
   EXPECT_FALSE(any_failed(dpdk_checks(facts)));

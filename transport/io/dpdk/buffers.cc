@@ -18,10 +18,11 @@ Result<Pool> make_pool(std::uint32_t buffers, std::size_t frame, int numa_node) 
   Pool pool(rte_pktmbuf_pool_create(name.c_str(), buffers, kNoCache, 0, static_cast<std::uint16_t>(room), numa_node));
   if (pool) return pool;
   const int error = rte_errno;
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("DPDK has no room for {} packet buffers of {} bytes ({}; {}); raise CLUSTAR_DPDK_MEMORY_MB, or "
-                          "lower CLUSTAR_DPDK_HELD or CLUSTAR_DPDK_DESCRIPTORS",
-                          buffers, room, rte_strerror(error), take_complaints()));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("DPDK has no room for {} packet buffers of {} bytes ({}; {}); raise CLUSTAR_DPDK_MEMORY_MB, or "
+                  "lower CLUSTAR_DPDK_HELD or CLUSTAR_DPDK_DESCRIPTORS",
+                  buffers, room, rte_strerror(error), take_complaints()));
 }
 
 }  // namespace clustar::transport::io::dpdk

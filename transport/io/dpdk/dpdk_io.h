@@ -20,8 +20,8 @@
 namespace clustar::transport::io::dpdk {
 
 struct DpdkIoOptions {
-  std::uint8_t paths = 8;        // 1 .. Host::kMostPaths
-  std::size_t inbox = 2048;      // datagrams that wait to be read; more are lost
+  std::uint8_t paths = 8;    // 1 .. Host::kMostPaths
+  std::size_t inbox = 2048;  // datagrams that wait to be read; more are lost
   LinkProfile link{};
   // Control connections run over another network than packets: control_network.h.
   bool apart = false;

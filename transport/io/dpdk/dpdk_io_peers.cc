@@ -34,8 +34,8 @@ AddressBlob DpdkIo::local_address() const {
 Result<PeerId> DpdkIo::add_peer(const AddressBlob& address, const net::Endpoint& control) {
   const auto blob = udp::UdpBlob::parse(address);
   if (!blob) return tl::unexpected(blob.error());
-  const auto named = data_host(control, blob->ip ? std::optional(udp::endpoint_of(*blob->ip)) : std::nullopt,
-                               options_.apart);
+  const auto named =
+      data_host(control, blob->ip ? std::optional(udp::endpoint_of(*blob->ip)) : std::nullopt, options_.apart);
   if (!named) return fail(named.error().code, "dpdk: " + named.error().message);
   const Ipv4 ip = ipv4_of(*named);
   if (named->ipv6 || ip == 0 || ip >> 28 >= 14) {

@@ -74,9 +74,13 @@ int first_allowed_cpu() {
 }
 
 std::vector<std::string> arguments_of(const EalOptions& options) {
-  std::vector<std::string> arguments{"clustar",  "--no-telemetry", "--no-shconf",
-                                     "--lcores", fmt::format("0@{}", first_allowed_cpu()),
-                                     "-m",       std::to_string(options.memory_mb)};
+  std::vector<std::string> arguments{"clustar",
+                                     "--no-telemetry",
+                                     "--no-shconf",
+                                     "--lcores",
+                                     fmt::format("0@{}", first_allowed_cpu()),
+                                     "-m",
+                                     std::to_string(options.memory_mb)};
   const auto add = [&](std::initializer_list<std::string> more) {
     arguments.insert(arguments.end(), more.begin(), more.end());
   };

@@ -196,10 +196,10 @@ int speed_of(const DeviceSpec& spec) {
   constexpr struct {
     std::uint32_t capability;
     int mbps;
-  } kSpeeds[] = {{RTE_ETH_LINK_SPEED_200G, 200'000},
-                 {RTE_ETH_LINK_SPEED_100G, 100'000}, {RTE_ETH_LINK_SPEED_50G, 50'000},
-                 {RTE_ETH_LINK_SPEED_40G, 40'000},   {RTE_ETH_LINK_SPEED_25G, 25'000},
-                 {RTE_ETH_LINK_SPEED_10G, 10'000},   {RTE_ETH_LINK_SPEED_1G, 1'000}};
+  } kSpeeds[] = {{RTE_ETH_LINK_SPEED_200G, 200'000}, {RTE_ETH_LINK_SPEED_100G, 100'000},
+                 {RTE_ETH_LINK_SPEED_50G, 50'000},   {RTE_ETH_LINK_SPEED_40G, 40'000},
+                 {RTE_ETH_LINK_SPEED_25G, 25'000},   {RTE_ETH_LINK_SPEED_10G, 10'000},
+                 {RTE_ETH_LINK_SPEED_1G, 1'000}};
   std::uint16_t port = 0;
   rte_eth_dev_info info{};
   if (!spec.pci || rte_eth_dev_get_port_by_name(spec.name.c_str(), &port) != 0) return 0;

@@ -40,9 +40,9 @@ Result<std::shared_ptr<Host>> Host::open(const DeviceSpec& spec, const Subnet& s
   std::weak_ptr<Host>& known = all.by_name[spec.name];
   if (auto host = known.lock()) {
     if (host->subnet_.address == subnet.address) return host;
-    return fail(ErrorCode::kInvalidUsage, fmt::format("dpdk: {} is {} in this process already, and cannot be {}, too",
-                                                      spec.name, to_text(host->subnet_.address),
-                                                      to_text(subnet.address)));
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("dpdk: {} is {} in this process already, and cannot be {}, too", spec.name,
+                            to_text(host->subnet_.address), to_text(subnet.address)));
   }
   auto device = EthernetDevice::open(spec, options);
   if (!device) return tl::unexpected(device.error());
@@ -107,8 +107,9 @@ void Host::send(Buffer frame, const SendTo& to) {
   const std::span<std::byte> bytes = frame_of(*frame);
   const Mac* mac = neighbours_.mac(to.way);
   const bool is_own = to.ip == subnet_.address;
-  const UdpRoute route{device_->mac(), mac != nullptr ? *mac : is_own ? device_->mac() : Mac{},
-                       subnet_.address, to.ip, to.from_port, to.to_port};
+  const UdpRoute route{device_->mac(),  mac != nullptr ? *mac : is_own ? device_->mac() : Mac{},
+                       subnet_.address, to.ip,
+                       to.from_port,    to.to_port};
   write_udp(bytes, route, bytes.size() - kUdpHeaderBytes, to.tos);
   ++counters_.frames_sent;
   // Between ends of this process, which no switch would send back.
@@ -182,8 +183,7 @@ void Host::on_udp(Buffer frame, const ParsedFrame& parsed, TimePoint now, bool i
     cause = kernel_owns_ ? &counters_.foreign : &counters_.unbound;
   } else if (!is_own && !is_sound(parsed, *frame)) {
     cause = &counters_.damaged;
-  } else if (!binding.inbox->put(
-                 {frame.get(), parsed.from, parsed.from_port, path, parsed.tos, now, parsed.payload})) {
+  } else if (!binding.inbox->put({frame.get(), parsed.from, parsed.from_port, path, parsed.tos, now, parsed.payload})) {
     cause = &counters_.full;
   }
   if (cause != nullptr) {

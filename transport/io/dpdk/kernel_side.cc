@@ -19,9 +19,7 @@
 namespace clustar::transport::io::dpdk {
 namespace {
 
-Ipv4 ipv4_of(const sockaddr* address) {
-  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
-}
+Ipv4 ipv4_of(const sockaddr* address) { return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr); }
 
 // `visit` returns true to stop.
 void for_each_ipv4(const std::function<bool(const ifaddrs&)>& visit) {
@@ -102,9 +100,8 @@ Result<HeldPorts> HeldPorts::hold(Ipv4 address, std::uint16_t first, std::uint8_
                        ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0 &&
                        ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0;
     if (!bound) {
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("dpdk: port {} of {} cannot be had: {}", first + k, to_text(address),
-                              describe_errno(errno)));
+      return fail(ErrorCode::kUnavailable, fmt::format("dpdk: port {} of {} cannot be had: {}", first + k,
+                                                       to_text(address), describe_errno(errno)));
     }
     held.sockets_.push_back(std::move(socket));
   }

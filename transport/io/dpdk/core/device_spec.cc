@@ -75,9 +75,9 @@ Result<DeviceSpec> parse_device(std::string_view text) {
                             spec.name, kAllowed));
   }
   if (!spec.subnet && !spec.argument("iface")) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' has no address, and no interface of the kernel that has one (iface=); {}", text,
-                            kAllowed));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' has no address, and no interface of the kernel that has one (iface=); {}", text, kAllowed));
   }
   return spec;
 }

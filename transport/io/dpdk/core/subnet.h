@@ -15,7 +15,7 @@ std::string to_text(Ipv4 ip);
 
 struct Subnet {
   Ipv4 address = 0;
-  std::uint8_t prefix = 24;        // 1 .. 31
+  std::uint8_t prefix = 24;       // 1 .. 31
   std::optional<Ipv4> gateway{};  // within it
 
   bool contains(Ipv4 ip) const { return ((ip ^ address) >> (32 - prefix)) == 0; }

@@ -26,12 +26,26 @@ TEST(DpdkDevices, TheFormsThatTheDocumentsShow) {
 }
 
 TEST(DpdkDevices, WhatIsWrongIsSaidWithWhatIsAllowed) {
-  for (const char* text :
-       {"", ";", "eth0", "eth0@10.0.0.1/24", "net_ring0", "net_ring@10.0.0.1/24", "0000:65:00.8@10.0.0.1/24",
-        "net_ring0@10.0.0.1", "net_ring0@10.0.0.1/0", "net_ring0@10.0.0.1/32", "net_ring0@10.0.0.256/24",
-        "net_ring0@10.0.0/24", "net_ring0@10.0.0.1/24>10.0.1.254", "net_ring0@10.0.0.1/24>10.0.0.1",
-        "net_ring0@10.0.0.1/24>x", "net_ring0@224.0.0.1/24", "net_ring0@0.0.0.0/24", "net_ring0@10.0.0.1/24/",
-        "net_ring0@10.0.0.1/24;net_ring0@10.0.0.2/24", "net_ring0@fe80::1/64"}) {
+  for (const char* text : {"",
+                           ";",
+                           "eth0",
+                           "eth0@10.0.0.1/24",
+                           "net_ring0",
+                           "net_ring@10.0.0.1/24",
+                           "0000:65:00.8@10.0.0.1/24",
+                           "net_ring0@10.0.0.1",
+                           "net_ring0@10.0.0.1/0",
+                           "net_ring0@10.0.0.1/32",
+                           "net_ring0@10.0.0.256/24",
+                           "net_ring0@10.0.0/24",
+                           "net_ring0@10.0.0.1/24>10.0.1.254",
+                           "net_ring0@10.0.0.1/24>10.0.0.1",
+                           "net_ring0@10.0.0.1/24>x",
+                           "net_ring0@224.0.0.1/24",
+                           "net_ring0@0.0.0.0/24",
+                           "net_ring0@10.0.0.1/24/",
+                           "net_ring0@10.0.0.1/24;net_ring0@10.0.0.2/24",
+                           "net_ring0@fe80::1/64"}) {
     const auto devices = parse_devices(text);
     ASSERT_FALSE(devices) << text;
     EXPECT_EQ(devices.error().code, ErrorCode::kInvalidArgument) << text;

@@ -45,7 +45,7 @@ TEST(DpdkNeighbours, WhoAnswersIsKnownAndIsAskedAgainWhenItIsOld) {
   EXPECT_EQ(*neighbours.mac(id), kMac);  // what was known counts meanwhile
   const auto check = neighbours.poll_ask();
   ASSERT_TRUE(check);
-  EXPECT_EQ(check->mac, kMac);  // that one alone is asked
+  EXPECT_EQ(check->mac, kMac);                        // that one alone is asked
   EXPECT_FALSE(neighbours.on_claim(kIp, kMac, now));  // no news
   EXPECT_EQ(neighbours.state(id), State::kKnown);
 }
