@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-DpdkFacts good() {
+DpdkFacts ready_machine() {
   DpdkFacts facts{.module = true, .devices = "0000:65:00.0@10.0.0.1/24", .free_huge_mb = 1024};
   facts.has_iommu = facts.has_vfio = facts.raw_sockets = true;
   facts.ports = {{.address = "0000:65:00.0",
@@ -27,7 +27,7 @@ DpdkFacts good() {
 }
 
 // The one that is not well.
-Check odd(const DpdkFacts& facts) {
+Check the_odd_one(const DpdkFacts& facts) {
   Check found;
   std::size_t count = 0;
   for (const Check& check : dpdk_checks(facts)) {
@@ -39,13 +39,13 @@ Check odd(const DpdkFacts& facts) {
   return found;
 }
 
-TEST(DpdkChecks, AllIsWell) { EXPECT_EQ(counts(dpdk_checks(good())), "0 failed, 0 warnings, 4 ok"); }
+TEST(DpdkChecks, AllIsWell) { EXPECT_EQ(counts(dpdk_checks(ready_machine())), "0 failed, 0 warnings, 4 ok"); }
 
 TEST(DpdkChecks, ADriverOfTheKernelIsUnboundByTheCommandThatIsSaid) {
-  DpdkFacts facts = good();
+  DpdkFacts facts = ready_machine();
   facts.ports[0] = {
       .address = "0000:65:00.0", .driver = "ixgbe", .interface = "eth1", .is_up = true, .has_group = true};
-  const Check check = odd(facts);
+  const Check check = the_odd_one(facts);
   EXPECT_EQ(check.outcome, Outcome::kFailed);
   EXPECT_THAT(check.evidence, HasSubstr("ixgbe has it as eth1, which is up"));
   EXPECT_THAT(check.fix,
@@ -58,47 +58,47 @@ TEST(DpdkChecks, ADriverOfTheKernelIsUnboundByTheCommandThatIsSaid) {
 }
 
 TEST(DpdkChecks, EachThingThatLacksSaysWhatMendsIt) {
-  DpdkFacts facts = good();
+  DpdkFacts facts = ready_machine();
   facts.free_huge_mb = 10;
-  EXPECT_EQ(odd(facts).fix, "echo 128 > /proc/sys/vm/nr_hugepages");
-  EXPECT_EQ(odd(facts).outcome, Outcome::kWarning);
+  EXPECT_EQ(the_odd_one(facts).fix, "echo 128 > /proc/sys/vm/nr_hugepages");
+  EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning);
   facts.huge_pages = "yes";
-  EXPECT_EQ(odd(facts).outcome, Outcome::kFailed);
-  facts = good();
+  EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kFailed);
+  facts = ready_machine();
   facts.has_vfio = false;
-  EXPECT_EQ(odd(facts).fix, "modprobe vfio-pci");
-  facts = good();
+  EXPECT_EQ(the_odd_one(facts).fix, "modprobe vfio-pci");
+  facts = ready_machine();
   facts.has_iommu = false;
-  EXPECT_THAT(odd(facts).fix, HasSubstr("intel_iommu=on"));
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("intel_iommu=on"));
   facts.unsafe_vfio = true;
-  EXPECT_EQ(odd(facts).outcome, Outcome::kWarning);
-  facts = good();
+  EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning);
+  facts = ready_machine();
   facts.ports[0].group_opens = false;
-  EXPECT_EQ(odd(facts).fix, "chown $USER /dev/vfio/12");
-  facts = good();
+  EXPECT_EQ(the_odd_one(facts).fix, "chown $USER /dev/vfio/12");
+  facts = ready_machine();
   facts.ports.clear();
-  EXPECT_THAT(odd(facts).evidence, HasSubstr("no network controller"));
-  facts = good();
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("no network controller"));
+  facts = ready_machine();
   facts.module.reset();
-  EXPECT_THAT(odd(facts).fix, HasSubstr("libdpdk-dev"));
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("libdpdk-dev"));
   facts.module = false;
   facts.why = "librte_eal.so.23: cannot open shared object file";
-  EXPECT_EQ(odd(facts).evidence, facts.why);
-  facts = good();
+  EXPECT_EQ(the_odd_one(facts).evidence, facts.why);
+  facts = ready_machine();
   facts.settings_error = "dpdk_mtu = 'x'";
-  EXPECT_EQ(odd(facts).evidence, facts.settings_error);
+  EXPECT_EQ(the_odd_one(facts).evidence, facts.settings_error);
 }
 
 TEST(DpdkChecks, VirtualDevicesNeedARightOnly) {
   DpdkFacts facts{.module = true, .devices = "net_af_packet0,iface=eth1"};
-  EXPECT_THAT(odd(facts).fix, HasSubstr("cap_net_raw"));
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("cap_net_raw"));
   facts.raw_sockets = true;
   EXPECT_EQ(counts(dpdk_checks(facts)), "0 failed, 0 warnings, 3 ok");
   facts.devices = "eth1";
-  EXPECT_THAT(odd(facts).evidence, HasSubstr("'eth1' is neither"));
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("'eth1' is neither"));
   facts.devices.clear();
-  facts.ports = good().ports;
-  EXPECT_EQ(odd(facts).outcome, Outcome::kWarning);
+  facts.ports = ready_machine().ports;
+  EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning);
 }
 
 TEST(DpdkFactsOfSysfs, PortsDriversAndHugePages) {
