@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <string>
@@ -24,8 +25,13 @@ bool is_broken(const rte_mbuf& frame) {
 }
 
 struct OpenHosts {
+  struct Entry {
+    std::weak_ptr<Host> host;
+    bool has_device = false;  // also while the last end's host closes it
+  };
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<Host>> by_name;
+  std::condition_variable closed;
+  std::map<std::string, Entry> by_device;
 };
 OpenHosts& open_hosts() {
   static OpenHosts all;
@@ -36,9 +42,11 @@ OpenHosts& open_hosts() {
 
 Result<std::shared_ptr<Host>> Host::open(const DeviceSpec& spec, const Subnet& subnet, const PortOptions& options) {
   OpenHosts& all = open_hosts();
-  const std::lock_guard lock(all.mutex);
-  std::weak_ptr<Host>& known = all.by_name[spec.name];
-  if (auto host = known.lock()) {
+  std::unique_lock lock(all.mutex);
+  OpenHosts::Entry& known = all.by_device[spec.name];
+  std::shared_ptr<Host> host;
+  all.closed.wait(lock, [&] { return (host = known.host.lock()) != nullptr || !known.has_device; });
+  if (host != nullptr) {
     if (host->subnet_.address == subnet.address) return host;
     return fail(ErrorCode::kInvalidUsage,
                 fmt::format("dpdk: {} is {} in this process already, and cannot be {}, too", spec.name,
@@ -46,15 +54,23 @@ Result<std::shared_ptr<Host>> Host::open(const DeviceSpec& spec, const Subnet& s
   }
   auto device = EthernetDevice::open(spec, options);
   if (!device) return tl::unexpected(device.error());
-  std::shared_ptr<Host> host(new Host(subnet, std::move(*device)));
-  if (const auto random = net::fill_random(std::as_writable_bytes(std::span(&host->random_, 1))); !random) {
-    return tl::unexpected(random.error());
+  std::uint32_t random = 0;
+  if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&random, 1))); !filled) {
+    return tl::unexpected(filled.error());
   }
-  known = host;
+  host.reset(new Host(spec.name, subnet, std::move(*device), random));
+  known = {host, true};
   return host;
 }
 
-Host::~Host() { waiting_.clear(); }
+Host::~Host() {
+  waiting_.clear();
+  device_.reset();
+  OpenHosts& all = open_hosts();
+  const std::lock_guard lock(all.mutex);
+  all.by_device[name_].has_device = false;
+  all.closed.notify_all();
+}
 
 Result<std::uint16_t> Host::bind(Inbox& inbox, std::uint8_t paths) {
   constexpr std::size_t kFirst = kFirstPort / kPortsApart;

@@ -10,7 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transport/base/system_clock.h"
@@ -86,8 +88,13 @@ class Host {
     std::optional<HeldPorts> held{};
   };
 
-  Host(const Subnet& subnet, std::unique_ptr<EthernetDevice> device)
-      : subnet_(subnet), kernel_owns_(kernel_has(subnet.address)), device_(std::move(device)), neighbours_({}) {}
+  Host(std::string name, const Subnet& subnet, std::unique_ptr<EthernetDevice> device, std::uint32_t random)
+      : name_(std::move(name)),
+        subnet_(subnet),
+        kernel_owns_(kernel_has(subnet.address)),
+        device_(std::move(device)),
+        neighbours_({}),
+        random_(random) {}
 
   void on_frame(Buffer frame, TimePoint now, bool is_own);
   void on_udp(Buffer frame, const ParsedFrame& parsed, TimePoint now, bool is_own);
@@ -101,15 +108,16 @@ class Host {
   void address(rte_mbuf& frame, const Mac& mac) const;
   bool is_sound(const ParsedFrame& parsed, const rte_mbuf& frame) const;
 
+  const std::string name_;
   const Subnet subnet_;
   const bool kernel_owns_;
-  const std::unique_ptr<EthernetDevice> device_;
+  std::unique_ptr<EthernetDevice> device_;
   SystemClock clock_;
   std::mutex mutex_;
   Neighbours neighbours_;
   std::unordered_map<Neighbours::Id, std::vector<Buffer>> waiting_;
   std::array<Binding, 65536 / kPortsApart> bindings_{};  // by port / kPortsApart
-  std::uint32_t random_ = 0;                             // where the search for ports begins
+  const std::uint32_t random_;                           // where the search for ports begins
   HostCounters counters_;
 };
 
