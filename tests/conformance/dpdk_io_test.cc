@@ -285,23 +285,6 @@ TEST(DpdkProcess, OpenedAndClosedAgainAndAgainNothingStays) {
   EXPECT_LE(tests::resident_kib(), memory + 2048);
 }
 
-// The last end closes the device while another thread opens it: there is one host at a time.
-TEST(DpdkProcess, ThreadsOpenAndCloseOneDevice) {
-  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([] {
-      for (int round = 0; round < 40; ++round) {
-        auto one = open_dpdk("net_ring0", "10.8.0.1/24");
-        ASSERT_TRUE(one) << one.error().message;
-        io::RxPacket packet;
-        ASSERT_TRUE((*one)->receive(std::span(&packet, 1)));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(DpdkProcess, WhatCannotBeOpenedSaysWhy) {
   if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
   const auto none = open_dpdk("net_af_packet3,iface=not_there", "10.8.0.1/24");
