@@ -10,6 +10,7 @@
 #include "mlt/driver/settings.h"
 #include "transport/api/settings.h"
 #include "transport/io/decorators/settings.h"
+#include "transport/io/dpdk/settings.h"
 #include "transport/io/packet_ios.h"
 #include "transport/io/verbs/settings.h"
 #include "transport/net/settings.h"
@@ -28,10 +29,10 @@ Result<void> mlt_only(const Config& config, const std::string& of_mlt, const std
 }  // namespace
 
 Config::Tables setting_tables() {
-  static const std::array<const SettingTable*, 10> all{
+  static const std::array<const SettingTable*, 11> all{
       &TransportSettings::table(), &NetworkSettings::table(), &SendOrderSettings::table(), &TcpSettings::table(),
-      &IbSettings::table(),        &OfiSettings::table(),     &MltSettings::table(),       &GdrSettings::table(),
-      &FaultSettings::table(),     &CompareSettings::table(),
+      &IbSettings::table(),        &OfiSettings::table(),     &DpdkSettings::table(),      &MltSettings::table(),
+      &GdrSettings::table(),       &FaultSettings::table(),   &CompareSettings::table(),
   };
   return all;
 }

@@ -94,6 +94,7 @@ void add_doctor(CLI::App& app, int& status) {
   add_gdr(*command, status);
   add_doctor_nccl(*command, status);
   add_doctor_torch(*command, status);
+  add_doctor_dpdk(*command, status);
 }
 
 }  // namespace clustar::bench::cli

@@ -5,6 +5,7 @@
 
 namespace clustar::bench::cli {
 
+void add_doctor_dpdk(CLI::App& doctor, int& status);
 void add_doctor_nccl(CLI::App& doctor, int& status);
 void add_doctor_torch(CLI::App& doctor, int& status);
 

@@ -8,9 +8,7 @@ namespace {
 Setting<MltSettings> io_setting() {
   std::vector<std::string> names;
   for (const PacketIoKind& kind : kPacketIos) names.emplace_back(kind.name);
-  Setting<MltSettings> made = setting::make_choice("io", &MltSettings::io, names);
-  made.info.allowed += " (dpdk is not there yet)";
-  return made;
+  return setting::make_choice("io", &MltSettings::io, names);
 }
 
 Setting<MltSettings> engines_setting() {
@@ -42,8 +40,9 @@ const TypedTable<MltSettings>& MltSettings::table() {
   static const TypedTable<MltSettings> all({
       io_setting().help(
           "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc` "
-          "([verbs.md](verbs.md)), or libfabric's datagrams, `ofi` ([libfabric.md](libfabric.md)); an error with any "
-          "other transport"),
+          "([verbs.md](verbs.md)), or libfabric's datagrams, `ofi` ([libfabric.md](libfabric.md)), or `udp`'s "
+          "datagrams past "
+          "the kernel, `dpdk` ([dpdk.md](dpdk.md)), whose peers may have `udp`; an error with any other transport"),
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
           .help(
               "what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "

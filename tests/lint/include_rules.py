@@ -28,7 +28,11 @@ ROOMS = {
     "transport/io/decorators/module": ["transport/base", "transport/api", "transport/module",
                                        "transport/io/decorators"] + WAIST_2,
     "transport/io/udp": BACKEND,
-    "transport/io/dpdk": BACKEND,
+    # Its datagrams are those of kernel UDP, and so are the addresses of its ends.
+    "transport/io/dpdk": BACKEND + ["transport/io/udp/address.h", "transport/io/udp/frame.h"],
+    "transport/io/dpdk/core": ["transport/base", MEMORY] + WAIST_2,
+    # A module's entry.
+    "transport/io/dpdk/module": ["transport/base", "transport/api", "transport/module", "transport/io/dpdk"] + WAIST_2,
     # The RC transport registers by its registrar and asks it which memory a NIC reaches.
     "transport/io/verbs": BACKEND + [REGISTRATIONS, GDR_SETTINGS, "gdr/core", "gdr/topology"],
     "transport/sim": ["transport/base", MEMORY] + WAIST_2,
@@ -135,7 +139,7 @@ ROOMS = {
 # (file, included) pairs that the table does not allow; each with its reason.
 EXCEPTIONS = {}
 
-CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/communicator/core", "paraexpress/tolerant/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core")
+CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/communicator/core", "paraexpress/tolerant/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core", "transport/io/dpdk/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
 SOCKETS = ("transport/net", "transport/rendezvous", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "libfabric_shim/dgram", "coflow/control", "bench", "tests")
 THIRD_PARTY = [

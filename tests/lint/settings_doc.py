@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-DOCUMENTS = ("docs/settings.md", "docs/verbs.md", "docs/libfabric.md")
+DOCUMENTS = ("docs/settings.md", "docs/verbs.md", "docs/libfabric.md", "docs/dpdk.md")
 MARKED = re.compile(r"(<!-- clustar settings --markdown ?(\S*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

@@ -28,7 +28,8 @@ struct DeviceInfo {
 class PacketBackend {
  public:
   virtual ~PacketBackend() = default;
-  // As CLUSTAR_IO has it, of at most kMostIoName characters. Both ends of a connection must have the same.
+  // Of what the packets are on the wire, as CLUSTAR_IO has the first kind that has such: at most kMostIoName
+  // characters. Both ends of a connection must have the same.
   virtual const char* name() const = 0;
   // In an order that does not change while it lives. Error: none can be used, with the reasons.
   virtual Result<std::vector<DeviceInfo>> devices() = 0;

@@ -20,6 +20,7 @@ inline constexpr std::array kPacketIos{
     PacketIoKind{"verbs_ud", "verbs", true},
     PacketIoKind{"verbs_uc", "verbs", true},
     PacketIoKind{"ofi", "ofi"},
+    PacketIoKind{"dpdk", "dpdk"},
 };
 
 // Null: no such.

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -25,6 +26,13 @@ inline constexpr std::size_t kFrameBytes = 1;
 inline constexpr std::size_t kPackedFrameBytes = 4;
 inline constexpr std::byte kPadding{0xff};
 static_assert(Header::kMax < 0xff);
+
+// DSCP = traffic class << 3, the class selectors of RFC 2474; in the TOS byte it stands above the two bits of ECN.
+constexpr std::uint8_t tos_of(std::uint8_t traffic_class, Ecn ecn) {
+  return static_cast<std::uint8_t>(traffic_class << 5 | static_cast<std::uint8_t>(ecn));
+}
+constexpr std::uint8_t class_of(std::uint8_t tos) { return tos >> 5; }
+constexpr Ecn ecn_of(std::uint8_t tos) { return static_cast<Ecn>(tos & 3); }
 
 struct Frame {
   std::span<const std::byte> header;

@@ -16,13 +16,6 @@
 
 namespace clustar::transport::io::udp {
 
-// DSCP = traffic class << 3, the class selectors of RFC 2474; in the TOS byte it stands above the two bits of ECN.
-constexpr std::uint8_t tos_of(std::uint8_t traffic_class, Ecn ecn) {
-  return static_cast<std::uint8_t>(traffic_class << 5 | static_cast<std::uint8_t>(ecn));
-}
-constexpr std::uint8_t class_of(std::uint8_t tos) { return tos >> 5; }
-constexpr Ecn ecn_of(std::uint8_t tos) { return static_cast<Ecn>(tos & 3); }
-
 class TxBatch {
  public:
   static constexpr std::size_t kSegments = 64;  // UDP_MAX_SEGMENTS of kernels before 6.9

@@ -1,0 +1,314 @@
+// What only packets over DPDK promise: peers over the kernel's UDP, answers to ARP, what is damaged, and what DPDK may
+// not do to this process.
+#include <gtest/gtest.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/conformance/dpdk_packets_under_test.h"
+#include "tests/own_process.h"
+#include "tests/temp_path.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/kernel_side.h"
+#include "transport/io/udp/udp_io.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+using io::dpdk::DpdkIo;
+using std::chrono::milliseconds;
+
+constexpr net::Endpoint kFirst{false, 0, {std::byte{10}, std::byte{8}, {}, std::byte{1}}};
+constexpr net::Endpoint kSecond{false, 0, {std::byte{10}, std::byte{8}, {}, std::byte{2}}};
+
+// A pair of virtual interfaces: DPDK has k0 by net_af_packet, with 10.8.0.1; the kernel has k1, with 10.8.0.2.
+Result<std::unique_ptr<DpdkIo>> beside_the_kernel() {
+  if (const auto begun = begin_dpdk(); !begun) return tl::unexpected(begun.error());
+  if (const auto own = enter_own_network(); !own) return tl::unexpected(own.error());
+  const auto made = shell(
+      "ip link del k0 2>/dev/null; ip link add k0 type veth peer name k1 && ip link set k0 up && ip link set k1 up && "
+      "ip addr add 10.8.0.2/24 dev k1");
+  if (!made) return tl::unexpected(made.error());
+  return open_dpdk("net_af_packet9,iface=k0", "10.8.0.1/24");
+}
+
+bool happens(const std::function<bool()>& what) {
+  for (int round = 0; round < 2000; ++round) {
+    if (what()) return true;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return false;
+}
+
+std::vector<io::TxPacket> packets_for(io::PeerId peer, const PayloadBuffer& buffer, std::size_t count,
+                                      std::size_t bytes) {
+  std::vector<io::TxPacket> packets(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    packets[i].peer = peer;
+    packets[i].path = static_cast<std::uint8_t>(i % 8);
+    packets[i].ect = true;
+    packets[i].traffic_class = 5;
+    packets[i].header = header_of(20, static_cast<unsigned>(i));
+    packets[i].payload = {buffer.mr.get(), 0, bytes};
+  }
+  return packets;
+}
+
+// `to` has as many whole packets as were sent, with class and ECN.
+void expect_passage(io::PacketIo& from, io::PeerId peer, io::PacketIo& to, std::size_t bytes) {
+  constexpr std::size_t kCount = 400;
+  PayloadBuffer buffer(from, bytes, 3);
+  const auto packets = packets_for(peer, buffer, kCount, bytes);
+  std::size_t sent = 0;
+  std::size_t arrived = 0;
+  io::RxPacket burst[32];
+  ASSERT_TRUE(happens([&] {
+    if (sent < kCount) {
+      const auto taken = from.send(std::span(packets).subspan(sent, std::min<std::size_t>(32, kCount - sent)));
+      EXPECT_TRUE(taken) << taken.error().message;
+      sent += taken.value_or(0);
+    }
+    static_cast<void>(from.receive({}));
+    const auto got = to.receive(burst);
+    EXPECT_TRUE(got) << got.error().message;
+    for (const io::RxPacket& packet : std::span(burst, got.value_or(0))) {
+      EXPECT_TRUE(std::ranges::equal(packet.payload, std::span(buffer.bytes).first(bytes)));
+      EXPECT_EQ(packet.traffic_class, 5);
+      EXPECT_EQ(packet.ecn, io::Ecn::kEct0);
+    }
+    arrived += got.value_or(0);
+    to.release(std::span(burst, got.value_or(0)));
+    return arrived == kCount;
+  })) << arrived
+      << " of " << kCount;
+}
+
+TEST(DpdkIo, ASocketOfTheKernelIsAPeer) {
+  auto opened = beside_the_kernel();
+  if (!opened) GTEST_SKIP() << opened.error().message;
+  DpdkIo& dpdk = **opened;
+  // Segments are for a device that cuts them, as a real one does; this one shows DPDK what is not cut yet.
+  auto kernel = io::udp::UdpIo::open({.local = "10.8.0.2", .allow_gso = false});
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  const auto there = dpdk.add_peer((*kernel)->local_address(), kSecond);
+  const auto here = (*kernel)->add_peer(dpdk.local_address(), kFirst);
+  ASSERT_TRUE(there && here);
+  EXPECT_EQ(dpdk.capabilities().max_packet, (*kernel)->capabilities().max_packet);
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{300}, dpdk.capabilities().max_packet - 20}) {
+    expect_passage(dpdk, *there, **kernel, bytes);
+    expect_passage(**kernel, *here, dpdk, bytes);
+    // It has to ask again.
+    ASSERT_TRUE(shell("ip neigh flush dev k1"));
+  }
+  EXPECT_GT(dpdk.host().counters().answered, 0u) << "the kernel asked for the MAC of 10.8.0.1, and DPDK's host answers";
+  EXPECT_EQ(dpdk.host().counters().damaged, 0u);
+}
+
+TEST(DpdkIo, WhatGoesToNobodyIsLostAndCounted) {
+  auto opened = beside_the_kernel();
+  if (!opened) GTEST_SKIP() << opened.error().message;
+  DpdkIo& dpdk = **opened;
+  net::Endpoint nobody = kSecond;
+  nobody.address[3] = std::byte{77};
+  const auto peer = dpdk.add_peer(dpdk.local_address(), nobody);
+  ASSERT_TRUE(peer) << peer.error().message;
+  PayloadBuffer buffer(dpdk, 100, 1);
+  const auto packets = packets_for(*peer, buffer, 200, 100);
+  EXPECT_EQ(dpdk.send(packets).value(), packets.size());
+  EXPECT_GE(dpdk.host().counters().unreachable, 136u);  // 64 wait
+  EXPECT_TRUE(happens([&] {
+    static_cast<void>(dpdk.receive({}));
+    return dpdk.host().counters().unreachable == 200;
+  }));
+  EXPECT_GE(dpdk.host().counters().asked, 5u);
+  net::Endpoint elsewhere = kSecond;
+  elsewhere.address[2] = std::byte{1};
+  const auto refused = dpdk.add_peer(dpdk.local_address(), elsewhere);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("gateway"), std::string::npos) << refused.error().message;
+}
+
+// Sends a frame out of k1 as it is.
+class Wire {
+ public:
+  Wire() : socket_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)) {}
+  bool send(std::span<const std::byte> frame) {
+    sockaddr_ll to{};
+    to.sll_family = AF_PACKET;
+    to.sll_ifindex = static_cast<int>(::if_nametoindex("k1"));
+    return ::sendto(socket_.fd(), frame.data(), frame.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) ==
+           static_cast<ssize_t>(frame.size());
+  }
+
+ private:
+  FileDescriptor socket_;
+};
+
+TEST(DpdkIo, WhatIsDamagedForeignOrAStrangersIsCountedByCause) {
+  auto opened = beside_the_kernel();
+  if (!opened) GTEST_SKIP() << opened.error().message;
+  DpdkIo& dpdk = **opened;
+  const io::AddressBlob blob = dpdk.local_address();
+  const auto bytes = blob.bytes();
+  const auto first =
+      static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[2]) << 8 | std::to_integer<unsigned>(bytes[3]));
+  const io::dpdk::Mac other{2, 0, 0, 0, 0, 9};
+  const auto frame = [&](std::uint16_t to_port) {
+    std::vector<std::byte> made(io::dpdk::kUdpHeaderBytes + 40, std::byte{1});
+    io::dpdk::write_udp(made, {other, dpdk.host().device().mac(), 0x0a080002, 0x0a080001, 5000, to_port}, 40, 0);
+    io::dpdk::finish_udp(made);
+    return made;
+  };
+  Wire wire;
+  auto damaged = frame(first);
+  damaged.back() ^= std::byte{1};
+  auto cut = frame(first);
+  cut.resize(50);
+  auto for_another = frame(first);
+  for_another[5] ^= std::byte{1};
+  for (const auto& each : {frame(first), frame(static_cast<std::uint16_t>(first + 8)), damaged, cut, for_another}) {
+    ASSERT_TRUE(wire.send(each));
+  }
+  const auto& host = dpdk.host().counters();
+  io::RxPacket one;
+  EXPECT_TRUE(happens([&] {
+    EXPECT_EQ(dpdk.receive(std::span(&one, 1)).value(), 0u);
+    return dpdk.counters().strangers == 1 && host.unbound == 1 && host.damaged == 2;
+  })) << dpdk.describe();
+}
+
+TEST(DpdkIo, LongFrames) {
+  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
+  if (const auto own = enter_own_network(); !own) GTEST_SKIP() << own.error().message;
+  ASSERT_TRUE(shell(
+      "ip link del j0 2>/dev/null; ip link add j0 mtu 9000 type veth peer name j1 mtu 9000 && ip link set j0 up && "
+      "ip link set j1 up"));
+  auto one = open_dpdk("net_af_packet7,iface=j0", "10.8.0.1/24");
+  auto two = open_dpdk("net_af_packet8,iface=j1", "10.8.0.2/24");
+  ASSERT_TRUE(one && two) << (one ? two : one).error().message;
+  const std::size_t most = (*one)->capabilities().max_packet;
+  EXPECT_EQ(most, 9000u - 20 - 8 - 1);
+  const auto there = (*one)->add_peer((*two)->local_address(), kSecond);
+  const auto here = (*two)->add_peer((*one)->local_address(), kFirst);
+  ASSERT_TRUE(there && here);
+  ASSERT_TRUE(happens([&] {
+    static_cast<void>((*one)->receive({}));
+    static_cast<void>((*two)->receive({}));
+    return (*one)->knows_ways() && (*two)->knows_ways();
+  }));
+  expect_passage(**one, *there, **two, most - 20);
+  expect_passage(**two, *here, **one, most - 20);
+}
+
+TEST(DpdkIo, TwoPortsOfMemif) {
+  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
+  const std::string socket = tests::temp_path("memif") + ".sock";
+  const std::string shared = ",socket-abstract=no,socket=" + socket;
+  auto one = open_dpdk("net_memif0,role=server" + shared, "10.8.0.1/24");
+  if (!one) GTEST_SKIP() << one.error().message;
+  auto two = open_dpdk("net_memif1,role=client" + shared, "10.8.0.2/24");
+  ASSERT_TRUE(two) << two.error().message;
+  const auto there = (*one)->add_peer((*two)->local_address(), kSecond);
+  const auto here = (*two)->add_peer((*one)->local_address(), kFirst);
+  ASSERT_TRUE(there && here);
+  ASSERT_TRUE(happens([&] {
+    static_cast<void>((*one)->receive({}));
+    static_cast<void>((*two)->receive({}));
+    return (*one)->knows_ways() && (*two)->knows_ways();
+  }));
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{1400}}) {
+    expect_passage(**one, *there, **two, bytes);
+    expect_passage(**two, *here, **one, bytes);
+  }
+  std::filesystem::remove(socket);
+}
+
+std::vector<struct sigaction> handlers() {
+  std::vector<struct sigaction> all(32);
+  for (int i = 1; i < 32; ++i) ::sigaction(i, nullptr, &all[static_cast<std::size_t>(i)]);
+  return all;
+}
+
+// Runs before DPDK begins only in a process of its own, as CTest makes them.
+TEST(DpdkProcess, KeepsItsSignalsItsCoresAndItsThreads) {
+  cpu_set_t before{};
+  cpu_set_t after{};
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  const auto signals = handlers();
+  const std::size_t threads = tests::running_threads();
+  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  const auto now = handlers();
+  for (std::size_t i = 1; i < signals.size(); ++i) EXPECT_EQ(signals[i].sa_handler, now[i].sa_handler) << i;
+  EXPECT_LE(tests::running_threads(), threads + 2);
+  // DPDK's threads take none of this process's signals.
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (std::stol(task.path().filename().string()) == static_cast<long>(::getpid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("SigBlk:")) {
+        constexpr auto kBit = [](int signal) { return 1ull << (signal - 1); };
+        const auto wanted = kBit(SIGINT) | kBit(SIGTERM) | kBit(SIGHUP) | kBit(SIGUSR1) | kBit(SIGALRM) | kBit(SIGCHLD);
+        EXPECT_EQ(std::stoull(line.substr(8), nullptr, 16) & wanted, wanted) << line;
+      }
+    }
+  }
+  EXPECT_TRUE(begin_dpdk()) << "again is the same";
+}
+
+TEST(DpdkProcess, OpenedAndClosedAgainAndAgainNothingStays) {
+  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
+  const auto cycle = [] {
+    auto one = open_dpdk("net_ring0", "10.8.0.1/24");
+    ASSERT_TRUE(one) << one.error().message;
+  };
+  for (int i = 0; i < 5; ++i) cycle();
+  const std::size_t descriptors = tests::open_descriptors();
+  const std::size_t threads = tests::running_threads();
+  const std::size_t memory = tests::resident_kib();
+  for (int i = 0; i < 50; ++i) cycle();
+  EXPECT_EQ(tests::open_descriptors(), descriptors);
+  EXPECT_EQ(tests::running_threads(), threads);
+  EXPECT_LE(tests::resident_kib(), memory + 2048);
+}
+
+TEST(DpdkProcess, WhatCannotBeOpenedSaysWhy) {
+  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
+  const auto none = open_dpdk("net_af_packet3,iface=not_there", "10.8.0.1/24");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("net_af_packet3"), std::string::npos);
+  EXPECT_NE(none.error().message.find("doctor dpdk"), std::string::npos) << none.error().message;
+  const auto no_driver = open_dpdk("net_nothing0", "10.8.0.1/24");
+  ASSERT_FALSE(no_driver);
+  auto one = open_dpdk("net_ring0", "10.8.0.1/24");
+  ASSERT_TRUE(one) << one.error().message;
+  const auto other_address = open_dpdk("net_ring0", "10.8.0.2/24");
+  ASSERT_FALSE(other_address);
+  EXPECT_NE(other_address.error().message.find("10.8.0.1"), std::string::npos);
+}
+
+TEST(DpdkKernelSide, TheGatewayIsTheDefaultRoutesOfTheInterface) {
+  const std::string table =
+      "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
+      "eth0\t00000000\tFE00000A\t0003\t0\t0\t0\t00000000\n"
+      "eth1\t0000010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\n";
+  EXPECT_EQ(io::dpdk::default_gateway(table, "eth0"), 0x0a0000feu);
+  EXPECT_FALSE(io::dpdk::default_gateway(table, "eth1"));
+  EXPECT_FALSE(io::dpdk::default_gateway("", "eth0"));
+}
+
+}  // namespace
+}  // namespace clustar::transport::conformance

@@ -1,0 +1,63 @@
+// A host with DPDK and one with kernel UDP on one wire that loses packets: they train, and stay alike bit for bit. DPDK
+// has the interface of its host beside the kernel (net_af_packet), with the kernel's address.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/run_command.h"
+#include "tests/temp_path.h"
+
+namespace clustar {
+namespace {
+
+const std::string kClustar = CLUSTAR_EXECUTABLE;
+constexpr const char* kDpdk =
+    "CLUSTAR_IO=dpdk CLUSTAR_DPDK_HUGE_PAGES=no CLUSTAR_DPDK_DEVICES=net_af_packet0,iface=eth0";
+
+class DpdkPair : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::getuid() != 0) GTEST_SKIP() << "needs root, to make hosts";
+    const auto made = tests::run_command(kClustar + " fabric up --hosts 2 --rate 1G --loss 1% --name " + name_);
+    if (made.status != 0) GTEST_SKIP() << "no fabric can be made here: " << made.text;
+    const auto address = tests::run_command(on(0) + "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1");
+    root_ = address.text.substr(0, address.text.find('\n')) + ":29517";
+  }
+  void TearDown() override {
+    tests::run_command(kClustar + " fabric down --name " + name_);
+    std::filesystem::remove(json_);
+  }
+  std::string on(int host) const {
+    return kClustar + " fabric exec --name " + name_ + " " + std::to_string(host) + " -- ";
+  }
+  std::string rank(int number, const std::string& io) const {
+    return on(number) + "env OMP_NUM_THREADS=1 CLUSTAR_TRANSPORT=mlt CLUSTAR_SOCKET_IFNAME=eth0 NCCL_DEBUG=INFO " + io +
+           " timeout 50 " + kClustar + " train --model mlp --size 2 --rank " + std::to_string(number) + " --root " +
+           root_ + " --examples 4000 --epochs 1 --no-progress" + (number == 0 ? " --json " + json_ : "");
+  }
+  void expect_alike(const std::string& first, const std::string& second) {
+    const auto done = tests::run_command("(" + rank(1, second) + " & other=$!; " + rank(0, first) +
+                                         "; status=$?; wait $other && exit $status)");
+    ASSERT_EQ(done.status, 0) << done.text;
+    EXPECT_NE(done.text.find("net_af_packet0"), std::string::npos) << "not by DPDK:\n" << done.text;
+    const auto results = nlohmann::json::parse(std::ifstream(json_)).at("results");
+    EXPECT_EQ(results.at("replicas_identical"), true);
+    EXPECT_EQ(results.at("missing_bytes"), 0);
+    EXPECT_GT(results.at("bytes_sent").get<double>(), 1e7);
+  }
+
+  const std::string name_ = "dpdk-" + std::to_string(::getpid());
+  const std::string json_ = tests::temp_path("dpdk_pair", ".json");
+  std::string root_;
+};
+
+TEST_F(DpdkPair, OneByDpdkOneByTheKernelTrainAlikeWhilePacketsAreLost) { expect_alike(kDpdk, "CLUSTAR_IO=udp"); }
+
+TEST_F(DpdkPair, BothByDpdkTrainAlikeWhilePacketsAreLost) { expect_alike(kDpdk, kDpdk); }
+
+}  // namespace
+}  // namespace clustar

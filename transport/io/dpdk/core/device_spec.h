@@ -1,0 +1,35 @@
+// What CLUSTAR_DPDK_DEVICES says: which devices of DPDK, and which addresses they have. Pure.
+//
+//   DEVICE[@ADDRESS/PREFIX[>GATEWAY]][;DEVICE...]
+//
+// DEVICE is what DPDK calls one: a place on the PCI bus, or a virtual driver's name, and its arguments behind commas:
+// "0000:65:00.0", "net_af_packet0,iface=eth1". Without ADDRESS: that which the kernel has on the interface that the
+// argument `iface` names.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/io/dpdk/core/subnet.h"
+
+namespace clustar::transport::io::dpdk {
+
+struct DeviceSpec {
+  std::string name;       // without arguments
+  std::string arguments;  // "iface=eth1", or empty
+  bool pci = false;
+  std::optional<Subnet> subnet{};
+
+  std::string whole() const { return arguments.empty() ? name : name + "," + arguments; }
+  std::optional<std::string> argument(std::string_view key) const;
+  // The driver of a virtual device: its name without the number behind it.
+  std::string_view driver() const;
+};
+
+// Error kInvalidArgument: which part is wrong, and what is allowed.
+Result<std::vector<DeviceSpec>> parse_devices(std::string_view text);
+
+}  // namespace clustar::transport::io::dpdk

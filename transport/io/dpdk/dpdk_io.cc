@@ -1,0 +1,227 @@
+#include "transport/io/dpdk/dpdk_io.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "transport/io/udp/frame.h"
+
+namespace clustar::transport::io::dpdk {
+namespace {
+
+constexpr std::size_t kLeastPacket = 64;
+constexpr std::size_t kMostDatagram = 65535 - kIpv4Bytes - kUdpBytes;
+constexpr std::uint8_t kMostClass = 7;
+// Of one call, for which the other ends of the port wait.
+constexpr std::size_t kMostTaken = 1024;
+
+std::uint8_t tos_for(const TxPacket& packet) {
+  const Ecn ecn = packet.ect ? Ecn::kEct0 : Ecn::kNotEct;
+  if (packet.dscp == 0) return udp::tos_of(packet.traffic_class, ecn);
+  return static_cast<std::uint8_t>(packet.dscp | static_cast<std::uint8_t>(ecn));
+}
+
+}  // namespace
+
+DpdkIo::DpdkIo(std::shared_ptr<Host> host, const DpdkIoOptions& options)
+    : host_(std::move(host)), options_(options), inbox_(options.inbox) {
+  const std::size_t around = kIpv4Bytes + kUdpBytes + udp::kFrameBytes;
+  const std::size_t mtu = std::min(host_->device().mtu(), kMostDatagram + kIpv4Bytes + kUdpBytes);
+  capabilities_.max_packet = mtu > around ? mtu - around : 0;
+  capabilities_.header_bytes = std::min(Header::kMax, capabilities_.max_packet);
+  capabilities_.paths = options.paths;
+  capabilities_.marks = true;
+}
+
+Result<std::unique_ptr<DpdkIo>> DpdkIo::open(std::shared_ptr<Host> host, const DpdkIoOptions& options) {
+  if (options.paths < 1 || options.paths > Host::kMostPaths) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("dpdk: paths is {}; allowed is 1 to {}", options.paths, Host::kMostPaths));
+  }
+  std::unique_ptr<DpdkIo> io(new DpdkIo(std::move(host), options));
+  if (io->capabilities_.max_packet < kLeastPacket) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("dpdk: an MTU of {} bytes leaves no room", io->host_->device().mtu()));
+  }
+  const auto lock = io->host_->lock();
+  const auto first = io->host_->bind(io->inbox_, options.paths);
+  if (!first) return tl::unexpected(first.error());
+  io->first_port_ = *first;
+  return io;
+}
+
+DpdkIo::~DpdkIo() {
+  if (current_) rte_pktmbuf_free(current_->buffer);
+  if (first_port_ == 0) return;
+  const auto lock = host_->lock();
+  host_->unbind(first_port_);
+  peers_.for_each([this](const Peers::Peer& peer) { host_->leave_way(peer.way); });
+}
+
+Result<std::unique_ptr<Mr>> DpdkIo::reg_mr(const gdr::MemoryRef& memory) {
+  if (memory.kind != gdr::MemoryKind::kHost) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("packets over DPDK reach host memory only; memory of kind '{}' cannot be registered",
+                            gdr::to_string(memory.kind)));
+  }
+  if (memory.address == nullptr && memory.length > 0) {
+    return fail(ErrorCode::kInvalidArgument, "memory to be registered has a length but no address");
+  }
+  return std::make_unique<Mr>(memory);
+}
+
+bool DpdkIo::is_valid(const TxPacket& packet, const Peers::Peer* peer) const {
+  const MemorySlice& slice = packet.payload;
+  const std::size_t header = packet.header.bytes().size();
+  const std::size_t most = capabilities_.max_packet;
+  const bool readable = slice.mr == nullptr ? slice.length == 0
+                                            : slice.length <= slice.mr->memory().length &&
+                                                  slice.offset <= slice.mr->memory().length - slice.length;
+  return peer != nullptr && readable && header > 0 && slice.length <= most && header + slice.length <= most &&
+         packet.path < options_.paths && packet.traffic_class <= kMostClass;
+}
+
+std::string DpdkIo::refusal(const TxPacket& packet) const {
+  const MemorySlice& slice = packet.payload;
+  const std::size_t header = packet.header.bytes().size();
+  const std::size_t most = capabilities_.max_packet;
+  if (peers_.find(packet.peer) == nullptr) return fmt::format("dpdk: there is no peer {}", packet.peer);
+  if (header == 0) return "dpdk: a packet needs a header of at least 1 byte";
+  if (slice.length > most || header + slice.length > most) {
+    return fmt::format("dpdk: a packet of {} + {} bytes was offered; the limit is {}", header, slice.length, most);
+  }
+  if (packet.path >= options_.paths) {
+    return fmt::format("dpdk: there is no path {}; paths are below {}", packet.path, options_.paths);
+  }
+  if (packet.traffic_class > kMostClass) {
+    return fmt::format("dpdk: there is no traffic class {}; classes are 0 to 7", packet.traffic_class);
+  }
+  return fmt::format("dpdk: a payload of {} bytes at offset {} is outside of its registered memory", slice.length,
+                     slice.offset);
+}
+
+Result<std::size_t> DpdkIo::send(std::span<const TxPacket> packets) {
+  const auto lock = host_->lock();
+  const std::size_t most = std::min(packets.size(), kMostTaken);
+  std::size_t taken = 0;
+  while (taken < most) {
+    // What was taken before goes first; a device that has no room for it has none for more.
+    if (taken % 64 == 0 && !host_->flush()) break;
+    const TxPacket& packet = packets[taken];
+    const Peers::Peer* const peer = peers_.find(packet.peer);
+    if (!is_valid(packet, peer)) {
+      if (taken > 0) break;
+      return fail(ErrorCode::kInvalidArgument, refusal(packet));
+    }
+    if (!send_one(packet, *peer)) break;
+    ++taken;
+  }
+  host_->flush();
+  counters_.packets_sent += taken;
+  counters_.back_pressure += taken < most ? 1u : 0u;
+  return taken;
+}
+
+bool DpdkIo::send_one(const TxPacket& packet, const Peers::Peer& peer) {
+  const auto header = packet.header.bytes();
+  Buffer frame = host_->take(udp::kFrameBytes + header.size() + packet.payload.length);
+  if (!frame) return false;
+  std::byte* at = frame_of(*frame).data() + kUdpHeaderBytes;
+  *at++ = static_cast<std::byte>(header.size());
+  at = std::ranges::copy(header, at).out;
+  if (packet.payload.length > 0) {
+    std::memcpy(at, static_cast<const std::byte*>(packet.payload.mr->memory().address) + packet.payload.offset,
+                packet.payload.length);
+  }
+  host_->send(std::move(frame), {peer.way, peer.ip, static_cast<std::uint16_t>(first_port_ + packet.path),
+                                 peer.ports[packet.path], tos_for(packet)});
+  return true;
+}
+
+bool DpdkIo::next_datagram() {
+  while (!current_ && !inbox_.empty()) {
+    Datagram datagram = inbox_.take();
+    const auto peer = peers_.sender(datagram.from, datagram.from_port, datagram.path);
+    if (peer && !datagram.payload.empty()) {
+      current_ = datagram;
+      current_peer_ = *peer;
+      break;
+    }
+    ++(peer ? counters_.malformed : counters_.strangers);
+    rte_pktmbuf_free(datagram.buffer);
+  }
+  return current_.has_value();
+}
+
+// Each packet holds the buffer that it lies in once.
+std::size_t DpdkIo::deliver(std::span<RxPacket> packets) {
+  std::size_t filled = 0;
+  while (filled < packets.size() && next_datagram()) {
+    Datagram& datagram = *current_;
+    const bool known = peers_.find(current_peer_) != nullptr;  // it may have been removed since
+    while (filled < packets.size() && !datagram.payload.empty() && datagram.payload[0] != udp::kPadding) {
+      const auto frame = udp::parse_frame(datagram.payload);
+      if (!known || !frame) {
+        ++(known ? counters_.malformed : counters_.strangers);
+        datagram.payload = {};
+        break;
+      }
+      datagram.payload = datagram.payload.subspan(frame->length);
+      rte_mbuf_refcnt_update(datagram.buffer, 1);
+      packets[filled++] = {.peer = current_peer_,
+                           .path = datagram.path,
+                           .traffic_class = udp::class_of(datagram.tos),
+                           .ecn = udp::ecn_of(datagram.tos),
+                           .rx_time = datagram.time,
+                           .header = frame->header,
+                           .payload = frame->payload,
+                           .cookie = reinterpret_cast<std::uintptr_t>(datagram.buffer)};
+    }
+    if (!datagram.payload.empty() && datagram.payload[0] != udp::kPadding) break;
+    rte_pktmbuf_free(datagram.buffer);
+    current_.reset();
+  }
+  counters_.packets_received += filled;
+  return filled;
+}
+
+Result<std::size_t> DpdkIo::receive(std::span<RxPacket> packets) {
+  const auto lock = host_->lock();
+  host_->poll();
+  return deliver(packets);
+}
+
+void DpdkIo::release(std::span<const RxPacket> packets) {
+  for (const RxPacket& packet : packets) {
+    auto* const buffer = reinterpret_cast<rte_mbuf*>(static_cast<std::uintptr_t>(packet.cookie));
+    assert(buffer != nullptr && rte_mbuf_refcnt_read(buffer) > 0);
+    rte_pktmbuf_free(buffer);
+  }
+}
+
+std::uint64_t DpdkIo::unsent_bytes() const {
+  const auto lock = host_->lock();
+  return host_->waiting_bytes();
+}
+
+Duration DpdkIo::before_sleep() {
+  const auto lock = host_->lock();
+  host_->poll();
+  return current_ || !inbox_.empty() ? Duration::zero() : Duration::max();
+}
+
+void DpdkIo::wait(Duration timeout) {
+  const TimePoint end = clock_.now() + timeout;
+  for (;;) {
+    if (before_sleep() == Duration::zero()) return;
+    const TimePoint now = clock_.now();
+    if (now >= end) return;
+    std::this_thread::sleep_for(std::min<Duration>(end - now, options_.link.blind_sleep()));
+  }
+}
+
+}  // namespace clustar::transport::io::dpdk

@@ -1,0 +1,213 @@
+#include "transport/io/dpdk/ethernet_device.h"
+
+#include <fmt/format.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/kernel_side.h"
+
+namespace clustar::transport::io::dpdk {
+namespace {
+
+constexpr std::size_t kUsualMtu = 1500;
+// A VLAN's tag and the checksum, which some drivers count.
+constexpr std::size_t kAround = kEthernetBytes + 8;
+constexpr std::size_t kLeastRoom = 2048;
+constexpr std::size_t kMostRoom = 32768;
+constexpr std::uint16_t kBurst = 64;
+
+// Devices come and go one at a time in DPDK.
+std::mutex& hotplug() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// The ring that net_af_packet shares with the kernel has frames of 2,048 bytes, unless it is told otherwise.
+std::string arguments_for(const DeviceSpec& spec, std::size_t mtu, const PortOptions& options) {
+  std::string whole = spec.whole();
+  if (spec.driver() != "net_af_packet" || spec.argument("framesz")) return whole;
+  const std::size_t frame = std::bit_ceil(std::max<std::size_t>(mtu + 256, kLeastRoom));
+  whole += fmt::format(",framesz={},blocksz={}", frame, std::max<std::size_t>(frame, 4096));
+  if (!spec.argument("framecnt")) whole += fmt::format(",framecnt={}", std::bit_ceil(options.descriptors));
+  return whole;
+}
+
+}  // namespace
+
+Result<void> EthernetDevice::failed(const char* what, int code) const {
+  const std::string said = take_complaints();
+  return fail(ErrorCode::kUnavailable, fmt::format("dpdk: {}: {}: {}{}{}", spec_.name, what, rte_strerror(-code),
+                                                   said.empty() ? "" : ": ", said));
+}
+
+Result<std::unique_ptr<EthernetDevice>> EthernetDevice::open(const DeviceSpec& spec, const PortOptions& options) {
+  std::unique_ptr<EthernetDevice> device(new EthernetDevice(spec));
+  PortOptions with = options;
+  const std::string interface = spec.argument("iface").value_or("");
+  if (with.mtu == 0 && !interface.empty()) with.mtu = mtu_of_interface(interface);
+  if (const auto started = device->start(with); !started) return tl::unexpected(started.error());
+  return device;
+}
+
+Result<void> EthernetDevice::start(const PortOptions& options) {
+  const std::lock_guard lock(hotplug());
+  take_complaints();
+  if (rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_) != 0) {
+    const std::string arguments = arguments_for(spec_, options.mtu == 0 ? kUsualMtu : options.mtu, options);
+    if (const int code = rte_dev_probe(arguments.c_str()); code != 0) {
+      auto lacks = failed("no such device of DPDK", code);
+      lacks.error().message += "; `clustar doctor dpdk` says what lacks";
+      return lacks;
+    }
+    const int code = rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_);
+    if (code != 0) return failed("its driver makes no port", code);
+  }
+  there_ = true;
+  return configure(options);
+}
+
+Result<void> EthernetDevice::set_mtu(std::size_t wanted, std::uint32_t longest_frame) {
+  std::uint16_t now = 0;
+  if (const int code = rte_eth_dev_get_mtu(port_, &now); code != 0) return failed("its MTU is unknown", code);
+  mtu_ = wanted == 0 ? now : wanted;
+  if (mtu_ == now || spec_.pci) {
+    const int code = mtu_ == now ? 0 : rte_eth_dev_set_mtu(port_, static_cast<std::uint16_t>(mtu_));
+    if (code != 0) return failed(fmt::format("an MTU of {}", mtu_).c_str(), code);
+    return {};
+  }
+  // Virtual devices carry what their rings hold, whatever they say of themselves; only a lower limit would be theirs.
+  if (longest_frame > kUsualMtu + kAround) mtu_ = std::min<std::size_t>(mtu_, longest_frame - kAround);
+  return {};
+}
+
+Result<void> EthernetDevice::configure(const PortOptions& options) {
+  rte_eth_dev_info info{};
+  if (const int code = rte_eth_dev_info_get(port_, &info); code != 0) return failed("it says nothing of itself", code);
+  driver_ = info.driver_name == nullptr ? "?" : info.driver_name;
+  rte_eth_conf conf{};
+  constexpr std::uint64_t kChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
+  fills_checksums_ = (info.tx_offload_capa & kChecksums) == kChecksums;
+  if (fills_checksums_) conf.txmode.offloads |= kChecksums;
+  constexpr std::uint64_t kChecks = RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
+  conf.rxmode.offloads |= info.rx_offload_capa & kChecks;
+  if (spec_.pci && options.mtu != 0) conf.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
+  if (const int code = rte_eth_dev_configure(port_, 1, 1, &conf); code != 0) return failed("its configuration", code);
+  if (const auto set = set_mtu(options.mtu, info.max_rx_pktlen); !set) return set;
+  numa_node_ = rte_eth_dev_socket_id(port_);
+  if (const auto set = set_up_queues(options); !set) return set;
+  if (const int code = rte_eth_dev_start(port_); code != 0) return failed("it does not start", code);
+  rte_ether_addr mac{};
+  if (const int code = rte_eth_macaddr_get(port_, &mac); code != 0) return failed("it has no MAC", code);
+  std::ranges::copy(mac.addr_bytes, mac_.begin());
+  rte_eth_link link{};
+  if (spec_.pci && rte_eth_link_get_nowait(port_, &link) == 0 && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN) {
+    line_rate_bps_ = std::uint64_t{link.link_speed} * 1'000'000;
+  }
+  return {};
+}
+
+Result<void> EthernetDevice::set_up_queues(const PortOptions& options) {
+  auto receives = static_cast<std::uint16_t>(options.descriptors);
+  auto sends = static_cast<std::uint16_t>(options.descriptors);
+  if (const int code = rte_eth_dev_adjust_nb_rx_tx_desc(port_, &receives, &sends); code != 0) {
+    return failed("its rings", code);
+  }
+  const auto node = static_cast<unsigned>(numa_node_);
+  const std::uint32_t buffers = receives + sends + 2 * options.held + 8 * kBurst;
+  // Some drivers want room for the longest frame of their own ring, which they do not tell.
+  int code = -EINVAL;
+  for (std::size_t room = std::max(mtu_ + kAround, kLeastRoom); room <= kMostRoom; room *= 2) {
+    auto pool = make_pool(buffers, room, numa_node_);
+    if (!pool) return tl::unexpected(pool.error());
+    take_complaints();
+    code = rte_eth_rx_queue_setup(port_, 0, receives, node, nullptr, pool->get());
+    if (code == 0) {
+      pool_ = std::move(*pool);
+      break;
+    }
+  }
+  if (code != 0) return failed("its receive queue", code);
+  code = rte_eth_tx_queue_setup(port_, 0, sends, node, nullptr);
+  if (code != 0) return failed("its transmit queue", code);
+  return {};
+}
+
+EthernetDevice::~EthernetDevice() {
+  for (rte_mbuf* frame : outgoing_) rte_pktmbuf_free(frame);
+  if (!there_) return;
+  const std::lock_guard lock(hotplug());
+  rte_eth_dev_info info{};
+  const bool known = rte_eth_dev_info_get(port_, &info) == 0;
+  rte_eth_dev_stop(port_);
+  rte_eth_dev_close(port_);
+  if (known && info.device != nullptr) rte_dev_remove(info.device);
+}
+
+std::string EthernetDevice::describe() const {
+  return fmt::format("{} ({}{}), MTU {}", spec_.name, driver_, fills_checksums_ ? ", checksums by the device" : "",
+                     mtu_);
+}
+
+Buffer EthernetDevice::take(std::size_t bytes) {
+  Buffer buffer(rte_pktmbuf_alloc(pool_.get()));
+  if (buffer && rte_pktmbuf_append(buffer.get(), static_cast<std::uint16_t>(bytes)) == nullptr) buffer.reset();
+  return buffer;
+}
+
+void EthernetDevice::seal(rte_mbuf& frame) const {
+  if (!fills_checksums_) {
+    finish_udp(frame_of(frame));
+    return;
+  }
+  frame.l2_len = kEthernetBytes;
+  frame.l3_len = kIpv4Bytes;
+  frame.ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
+}
+
+bool EthernetDevice::flush() {
+  std::size_t sent = 0;
+  while (sent < outgoing_.size()) {
+    const auto burst = static_cast<std::uint16_t>(std::min<std::size_t>(outgoing_.size() - sent, kBurst));
+    const std::uint16_t taken = rte_eth_tx_burst(port_, 0, outgoing_.data() + sent, burst);
+    sent += taken;
+    if (taken < burst) break;
+  }
+  outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent));
+  return outgoing_.empty();
+}
+
+std::size_t EthernetDevice::waiting_bytes() const {
+  std::size_t sum = 0;
+  for (const rte_mbuf* frame : outgoing_) sum += frame->pkt_len;
+  return sum;
+}
+
+std::size_t EthernetDevice::receive(std::span<rte_mbuf*> frames) {
+  return rte_eth_rx_burst(port_, 0, frames.data(), static_cast<std::uint16_t>(frames.size()));
+}
+
+int speed_of(const DeviceSpec& spec) {
+  constexpr struct {
+    std::uint32_t capability;
+    int mbps;
+  } kSpeeds[] = {{RTE_ETH_LINK_SPEED_200G, 200'000}, {RTE_ETH_LINK_SPEED_100G, 100'000},
+                 {RTE_ETH_LINK_SPEED_50G, 50'000},   {RTE_ETH_LINK_SPEED_40G, 40'000},
+                 {RTE_ETH_LINK_SPEED_25G, 25'000},   {RTE_ETH_LINK_SPEED_10G, 10'000},
+                 {RTE_ETH_LINK_SPEED_1G, 1'000}};
+  std::uint16_t port = 0;
+  rte_eth_dev_info info{};
+  if (!spec.pci || rte_eth_dev_get_port_by_name(spec.name.c_str(), &port) != 0) return 0;
+  if (rte_eth_dev_info_get(port, &info) != 0) return 0;
+  for (const auto& speed : kSpeeds) {
+    if ((info.speed_capa & speed.capability) != 0) return speed.mbps;
+  }
+  return 0;
+}
+
+}  // namespace clustar::transport::io::dpdk

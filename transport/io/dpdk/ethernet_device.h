@@ -1,0 +1,77 @@
+// One port of DPDK: a NIC, or a virtual device. One receive and one transmit queue.
+//
+// Thread rule: open() any thread; all else one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/io/dpdk/buffers.h"
+#include "transport/io/dpdk/core/device_spec.h"
+#include "transport/io/dpdk/core/ethernet.h"
+
+namespace clustar::transport::io::dpdk {
+
+struct PortOptions {
+  std::size_t mtu = 0;  // 0: the port's
+  std::uint32_t descriptors = 1024;
+  std::uint32_t held = 2048;  // buffers besides those in the rings
+};
+
+class EthernetDevice {
+ public:
+  // EAL has begun. Errors: no such device, another process or the kernel has it, it takes no such MTU, no memory.
+  static Result<std::unique_ptr<EthernetDevice>> open(const DeviceSpec& spec, const PortOptions& options);
+  ~EthernetDevice();
+  EthernetDevice(const EthernetDevice&) = delete;
+  EthernetDevice& operator=(const EthernetDevice&) = delete;
+
+  const Mac& mac() const { return mac_; }
+  std::size_t mtu() const { return mtu_; }
+  std::uint64_t line_rate_bps() const { return line_rate_bps_; }  // 0: unknown, or made up by a virtual device
+  // Made of software; what comes from it may have a checksum that was left to a NIC.
+  bool is_virtual() const { return !spec_.pci; }
+  std::string describe() const;  // "net_af_packet0 (net_af_packet), MTU 1500"
+
+  // Of `bytes`, not filled in; null: all are in use.
+  Buffer take(std::size_t bytes);
+  // A UDP datagram without checksum becomes one that the device sends with it.
+  void seal(rte_mbuf& frame) const;
+  // Into a queue of ours, which flush() empties into the device's.
+  void send(Buffer frame) { outgoing_.push_back(frame.release()); }
+  // False: the device has no room, and the rest waits.
+  bool flush();
+  std::size_t waiting_bytes() const;
+  // The caller owns them.
+  std::size_t receive(std::span<rte_mbuf*> frames);
+
+ private:
+  explicit EthernetDevice(DeviceSpec spec) : spec_(std::move(spec)) {}
+  Result<void> start(const PortOptions& options);
+  Result<void> configure(const PortOptions& options);
+  Result<void> set_mtu(std::size_t wanted, std::uint32_t longest_frame);
+  Result<void> set_up_queues(const PortOptions& options);
+  Result<void> failed(const char* what, int code) const;
+
+  const DeviceSpec spec_;
+  Pool pool_;
+  std::uint16_t port_ = 0;
+  bool there_ = false;
+  Mac mac_{};
+  std::size_t mtu_ = 0;
+  std::uint64_t line_rate_bps_ = 0;
+  int numa_node_ = 0;
+  bool fills_checksums_ = false;
+  std::string driver_;
+  std::vector<rte_mbuf*> outgoing_;  // the front was offered to the device
+};
+
+// Of a NIC that EAL knows, Mbit/s, as it could be; 0: unknown.
+int speed_of(const DeviceSpec& spec);
+
+}  // namespace clustar::transport::io::dpdk

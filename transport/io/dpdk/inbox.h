@@ -1,0 +1,49 @@
+// Datagrams that came for one end and were not read yet.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/base/ring.h"
+#include "transport/base/time.h"
+#include "transport/io/dpdk/core/ethernet.h"
+
+namespace clustar::transport::io::dpdk {
+
+struct Datagram {
+  rte_mbuf* buffer = nullptr;  // whose owner has the datagram
+  Ipv4 from = 0;
+  std::uint16_t from_port = 0;
+  std::uint8_t path = 0;
+  std::uint8_t tos = 0;
+  TimePoint time{};
+  std::span<const std::byte> payload{};
+};
+
+class Inbox {
+ public:
+  explicit Inbox(std::size_t most) : most_(most) {}
+  ~Inbox() {
+    while (!waiting_.empty()) rte_pktmbuf_free(waiting_.pop_front().buffer);
+  }
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  // False: it is full, and the datagram stays the caller's.
+  bool put(const Datagram& datagram) {
+    if (waiting_.size() >= most_) return false;
+    waiting_.push_back(datagram);
+    return true;
+  }
+  bool empty() const { return waiting_.empty(); }
+  Datagram take() { return waiting_.pop_front(); }
+
+ private:
+  const std::size_t most_;
+  Ring<Datagram> waiting_;
+};
+
+}  // namespace clustar::transport::io::dpdk

@@ -1,0 +1,111 @@
+#include "transport/io/dpdk/kernel_side.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <bit>
+#include <cerrno>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+namespace clustar::transport::io::dpdk {
+namespace {
+
+Ipv4 ipv4_of(const sockaddr* address) { return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr); }
+
+// `visit` returns true to stop.
+void for_each_ipv4(const std::function<bool(const ifaddrs&)>& visit) {
+  ifaddrs* head = nullptr;
+  if (::getifaddrs(&head) != 0) return;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(head, &::freeifaddrs);
+  for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
+    const bool ipv4 = entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET;
+    if (ipv4 && visit(*entry)) return;
+  }
+}
+
+}  // namespace
+
+std::optional<Ipv4> default_gateway(const std::string& table, const std::string& interface) {
+  std::istringstream lines(table);
+  std::string line;
+  std::getline(lines, line);  // names of the columns
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::uint32_t to = 0;
+    std::uint32_t by = 0;
+    if (!(words >> name >> std::hex >> to >> by) || name != interface || to != 0 || by == 0) continue;
+    return ntohl(by);  // the table has them in network order, as numbers of this machine
+  }
+  return std::nullopt;
+}
+
+Result<Subnet> subnet_of_interface(const std::string& name) {
+  std::optional<Subnet> found;
+  for_each_ipv4([&](const ifaddrs& entry) {
+    if (name != entry.ifa_name || (entry.ifa_flags & IFF_UP) == 0 || entry.ifa_netmask == nullptr) return false;
+    const int prefix = std::popcount(ipv4_of(entry.ifa_netmask));
+    if (prefix < 1 || prefix > 31) return false;
+    found = Subnet{ipv4_of(entry.ifa_addr), static_cast<std::uint8_t>(prefix), {}};
+    return true;
+  });
+  if (!found) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("dpdk: '{}' is no interface that is up and has an IPv4 address; give the device one in "
+                            "CLUSTAR_DPDK_DEVICES (@ADDRESS/PREFIX)",
+                            name));
+  }
+  std::ifstream file("/proc/net/route");
+  const std::string table((std::istreambuf_iterator<char>(file)), {});
+  const auto gateway = default_gateway(table, name);
+  if (gateway && found->contains(*gateway)) found->gateway = gateway;
+  return *found;
+}
+
+bool kernel_has(Ipv4 address) {
+  bool has = false;
+  for_each_ipv4([&](const ifaddrs& entry) { return has = ipv4_of(entry.ifa_addr) == address; });
+  return has;
+}
+
+// Not of /sys, which may show another network namespace's interfaces.
+std::size_t mtu_of_interface(const std::string& name) {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  if (name.size() >= sizeof request.ifr_name) return 0;
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  if (::ioctl(socket.fd(), SIOCGIFMTU, &request) != 0 || request.ifr_mtu < 0) return 0;
+  return static_cast<std::size_t>(request.ifr_mtu);
+}
+
+Result<HeldPorts> HeldPorts::hold(Ipv4 address, std::uint16_t first, std::uint8_t count) {
+  HeldPorts held;
+  for (unsigned k = 0; k < count; ++k) {
+    FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in local{};
+    local.sin_family = AF_INET;
+    local.sin_port = htons(static_cast<std::uint16_t>(first + k));
+    local.sin_addr.s_addr = htonl(address);
+    const int least = 1;
+    const bool bound = socket.fd() >= 0 &&
+                       ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0 &&
+                       ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0;
+    if (!bound) {
+      return fail(ErrorCode::kUnavailable, fmt::format("dpdk: port {} of {} cannot be had: {}", first + k,
+                                                       to_text(address), describe_errno(errno)));
+    }
+    held.sockets_.push_back(std::move(socket));
+  }
+  return held;
+}
+
+}  // namespace clustar::transport::io::dpdk
