@@ -25,6 +25,7 @@
 #include "bench/cli/options.h"
 #include "bench/cli/parallel_options.h"
 #include "bench/cli/train_paths.h"
+#include "bench/cli/training_options.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/report/report.h"
@@ -33,7 +34,6 @@
 #include "bench/trainer/config.h"
 #include "bench/trainer/launcher.h"
 #include "bench/trainer/launcher_place.h"
-#include "bench/trainer/limits.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/progress_view.h"
@@ -379,31 +379,9 @@ int run(Options& options) {
 
 void add_training_options(CLI::App& command, Options& options) {
   add_model_options(command, options.config);
-  command.add_option("--epochs", options.config.epochs, "Passes over the training examples")
-      ->check(CLI::Range(trainer::kEpochs.least, trainer::kEpochs.most))
-      ->capture_default_str();
-  command
-      .add_option("--batch", options.config.batch,
-                  "Global batch: the examples of one step, of all ranks together, divided over the ranks. Shares "
-                  "differ by at most one example when it does not divide evenly")
-      ->check(CLI::Range(trainer::kBatch.least, trainer::kBatch.most))
-      ->capture_default_str();
-  command.add_option("--lr", options.config.rate, "Learning rate of SGD")
-      ->check(number_between(trainer::kRate.least, trainer::kRate.most))
-      ->capture_default_str();
-  command.add_option("--momentum", options.config.momentum, "Momentum of SGD")
-      ->check(number_between(0.0, 1.0))
-      ->capture_default_str();
-  command.add_option("--weight-decay", options.config.weight_decay, "Weight decay of SGD, of every parameter")
-      ->check(number_between(0.0, 1.0))
-      ->capture_default_str();
-  command.add_option("--seed", options.config.seed, "Seed of initial weights, data split, order and generated data")
-      ->capture_default_str();
+  add_sgd_options(command, options.config);
   add_data_options(command, options.config);
-  options.target_given = command
-                             .add_option("--target-accuracy", options.target_accuracy,
-                                         "Stop after the first epoch with this held-out accuracy (0 to 1)")
-                             ->check(number_between(0.0, 1.0));
+  options.target_given = add_target_option(command, options.target_accuracy);
 }
 
 void add_transport_options(CLI::App& command, Options& options) {
