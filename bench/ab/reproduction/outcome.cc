@@ -225,7 +225,7 @@ std::string page(const json& document) {
   std::vector<std::vector<std::string>> facts;
   if (document.contains("place")) {
     const json& place = document.at("place");
-    facts = {{"network", fmt::format("{}, MTU {}", show(place.at("text")), show(place.at("mtu")))},
+    facts = {{"network", show(place.at("text"))},
              {"rounds", show(document.at("planned_rounds"))},
              {"times of", show(document.at("card"))}};
   }
