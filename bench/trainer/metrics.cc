@@ -358,7 +358,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["resumed"] = resumed_json(config.checkpoint, report);
   results["prefetch"] = report.prefetch;
   results["replay"] = json::parse(info.replay);
-  results["gemm"] = info.mathematics.empty() ? json(nullptr) : json(info.mathematics);
+  results["gemm"] = results["replay"].is_null() ? json(info.mathematics) : json(nullptr);
   results["compute_device"] = info.mathematics.empty()
                                   ? json(nullptr)
                                   : json{{"kind", to_string(config.compute.device)}, {"emulated", info.emulated}};

@@ -73,7 +73,7 @@ TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {{"ab", "--jobs", good, "--candidate", "collective=paraexpress"}, "collective=paraexpress is not for --jobs"},
       {{"ab", "--jobs", good, "--baseline", "collective=ps"}, "collective=ps is not for --jobs"},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_JOB_WEIGHT=3"}, "job 'two': arm A sets CLUSTAR_JOB_WEIGHT"},
-      {{"ab", "--time-limit", "3"}, "--time-limit is for --scenario and --jobs"}};
+      {{"ab", "--time-limit", "3"}, "--time-limit is for --scenario, --jobs and --launcher"}};
   for (const auto& [words, expected] : cases) {
     const Outcome outcome = trainer::run_clustar(words);
     EXPECT_EQ(outcome.status, 2) << expected << ": " << outcome.err;

@@ -87,6 +87,7 @@ TEST(Table, SaysBeforeItRunsWhatNoReplayReaches) {
   plan.rate_bps = 50'000'000;
   EXPECT_TRUE(check(plan));
   plan.ranks = 16;
+  plan.card = "p100";
   plan.steps = 1953;
   EXPECT_TRUE(check(plan));
   plan.steps = 1954;

@@ -71,7 +71,7 @@ TEST(DoctorCommand, WrongUsageIsTwo) {
   for (const char* arguments : {"", "gid"}) {
     EXPECT_THAT(
         run_command(kDoctor + arguments).text,
-        AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr, nccl, torch\nExample: clustar doctor gdr\n")));
+        AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr, nccl, torch, dpdk\nExample: clustar doctor gdr\n")));
   }
   EXPECT_THAT(run_command(kDoctor + "gid").text, HasSubstr("there is no command 'gid'"));
   EXPECT_THAT(run_command(kDoctor + "--help").text, HasSubstr("Is GPUDirect RDMA on"));
