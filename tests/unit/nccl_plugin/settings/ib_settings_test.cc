@@ -93,7 +93,7 @@ TEST(ConfigIb, OurBadValuesAreErrorsThatSayWhatIsAllowed) {
     std::vector<const char*> values;
     const char* allowed;
   } kBad[] = {
-      {"CLUSTAR_IO", {"", "dpdk", "UDP"}, "udp | verbs_ud | verbs_uc | ofi (dpdk is not there yet)"},
+      {"CLUSTAR_IO", {"", "rdma", "UDP"}, "udp | verbs_ud | verbs_uc | ofi | dpdk"},
       {"CLUSTAR_IB_GID_INDEX", {"-2", "256", "auto", ""}, "-1 to 255"},
       {"CLUSTAR_IB_TC", {"256", "-2", "1.0"}, "-1 to 255"},
       {"CLUSTAR_IB_SL", {"16", "-2"}, "-1 to 15"},
