@@ -69,9 +69,9 @@ TEST(DoctorCommand, WrongUsageIsTwo) {
     EXPECT_EQ(run_command(kDoctor + arguments).status, 2) << arguments;
   }
   for (const char* arguments : {"", "gid"}) {
-    EXPECT_THAT(
-        run_command(kDoctor + arguments).text,
-        AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr, nccl, torch, dpdk\nExample: clustar doctor gdr\n")));
+    EXPECT_THAT(run_command(kDoctor + arguments).text,
+                AllOf(HasSubstr("clustar doctor: "),
+                      HasSubstr("; allowed: gdr, nccl, torch, dpdk\nExample: clustar doctor gdr\n")));
   }
   EXPECT_THAT(run_command(kDoctor + "gid").text, HasSubstr("there is no command 'gid'"));
   EXPECT_THAT(run_command(kDoctor + "--help").text, HasSubstr("Is GPUDirect RDMA on"));
