@@ -33,7 +33,8 @@ TEST(TrainOnCuda, WithoutADriverItSaysSo) {
   const Outcome outcome = start_training(
       {"--model", "lr", "--examples", "200", "--epochs", "1", "--device", "cuda", "--cuda-driver", "libnone.so"});
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("--device cuda: cannot open the CUDA driver 'libnone.so'"));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("--device cuda: cannot open the CUDA driver 'libnone.so'"), HasSubstr("--device cpu")));
 }
 
 #ifdef CLUSTAR_EMULATED_LIBCUDA

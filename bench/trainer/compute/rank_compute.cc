@@ -53,7 +53,13 @@ Result<void> open_cuda(const TrainConfig& config, const Model& model, RankComput
   }
   const std::string& driver = config.compute.cuda_driver;
   auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver);
-  if (!math) return fail(math.error().code, fmt::format("--device cuda: {}", math.error().message));
+  if (!math) {
+    return fail(
+        math.error().code,
+        fmt::format("--device cuda: {}; install the GPU's driver, name one by --cuda-driver (docs/cuda.md has an "
+                    "emulated one), or take --device cpu",
+                    math.error().message));
+  }
   made.emulated = (*math)->emulated();
   made.math = std::move(*math);
   return {};
