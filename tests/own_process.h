@@ -25,4 +25,11 @@ inline std::size_t resident_kib() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
 }
 
+// Whether resident_kib() falls where memory was freed: sanitizers keep it, to find who still uses it.
+#ifdef __has_feature
+inline constexpr bool kGivesMemoryBack = !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+inline constexpr bool kGivesMemoryBack = true;
+#endif
+
 }  // namespace clustar::tests
