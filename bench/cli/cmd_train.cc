@@ -24,6 +24,7 @@
 #include "bench/cli/model_options.h"
 #include "bench/cli/options.h"
 #include "bench/cli/parallel_options.h"
+#include "bench/cli/precision_options.h"
 #include "bench/cli/train_paths.h"
 #include "bench/cli/training_options.h"
 #include "bench/proxy/bootstrap.h"
@@ -352,6 +353,9 @@ int run(Options& options) {
   if (const std::string wrong = take_compute(options.compute, options.config, all); !wrong.empty()) {
     return usage_error(wrong);
   }
+  if (const std::string wrong = take_precision(*options.command, options.config); !wrong.empty()) {
+    return usage_error(wrong);
+  }
   options.json_path = trainer::tagged(options.json_path, options.config.compute);
   if (!options.launched()) {
     const std::string wrong = path_contradiction(options.config, options.json_path);
@@ -380,6 +384,7 @@ int run(Options& options) {
 void add_training_options(CLI::App& command, Options& options) {
   add_model_options(command, options.config);
   add_sgd_options(command, options.config);
+  add_precision_options(command, options.config);
   add_data_options(command, options.config);
   options.target_given = add_target_option(command, options.target_accuracy);
 }
@@ -473,6 +478,7 @@ void add_train(CLI::App& app, int& status) {
       "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02\n"
       "By folders of images: clustar train --model resnet50 --image-size 64 --classes 10 --data photos --epochs 90\n"
       "  --checkpoint run.ckpt, and after an interrupt the same with --resume run.ckpt\n"
+      "Gradients of 16 bits: clustar train --model cnn --ranks 4 --precision f16\n"
       "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring\n"
       "Without waiting for a slow rank: clustar train --ranks 4 --collective paraexpress --tolerant q=3,deadline=5ms\n"
       "By a parameter server as of 2018, a baseline: clustar train --ranks 4 --collective ps\n"

@@ -371,8 +371,9 @@ Result<void> RingCommunicator::validate(const DirectRequest& request) const {
   if (!options_.direct) {
     return fail(ErrorCode::kInvalidUsage, "a direct all-reduce needs CommunicatorOptions::direct on all ranks");
   }
-  if (request.type != DataType::kFloat32 && request.type != DataType::kFloat64) {
-    return fail(ErrorCode::kInvalidArgument, "a direct all-reduce sums floats; allowed are kFloat32 and kFloat64");
+  if (request.type == DataType::kInt32 || request.type == DataType::kUint8) {
+    return fail(ErrorCode::kInvalidArgument,
+                "a direct all-reduce sums floats; allowed are kFloat16, kBfloat16, kFloat32 and kFloat64");
   }
   if (request.residual != nullptr && request.missing != Missing::kResidual) {
     return fail(ErrorCode::kInvalidArgument, "a residual needs Missing::kResidual; pass null, or that");

@@ -18,7 +18,8 @@ namespace clustar::bench::proxy {
 
 class LossReports;
 
-enum class DataType : std::uint8_t { kFloat32, kFloat64, kInt32, kUint8 };
+// The 16-bit floats are added in float32, and every sum of two is rounded to them, as NCCL's kernels do.
+enum class DataType : std::uint8_t { kFloat32, kFloat64, kInt32, kUint8, kFloat16, kBfloat16 };
 enum class ReduceOp : std::uint8_t { kSum, kMax };
 // What becomes of an element of which a direct all-reduce did not receive all contributions, because the transport may
 // lose a bounded part of them (nccl_plugin/clustar.h).

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bench/proxy/steps.h"
+#include "transport/base/half.h"
 
 namespace clustar::bench::proxy {
 namespace {
@@ -17,14 +18,36 @@ struct Edge {
   int change = 0;
 };
 
-template <class T>
-void scale(std::byte* block, std::size_t begin, std::size_t end, int ranks, int contributions) {
+// A sum of `contributions` of so many ranks, as if all had come.
+double rescaled(double sum, int ranks, int contributions) {
+  return contributions == 0 ? 0 : sum * ranks / contributions;
+}
+
+template <class Stored, class Rescale>
+void change(std::byte* block, std::size_t begin, std::size_t end, Rescale rescale) {
   for (std::size_t i = begin; i < end; ++i) {
-    std::byte* const at = block + i * sizeof(T);
-    T value;
+    std::byte* const at = block + i * sizeof(Stored);
+    Stored value;
     std::memcpy(&value, at, sizeof value);
-    value = contributions == 0 ? T{0} : static_cast<T>(static_cast<double>(value) * ranks / contributions);
+    value = rescale(value);
     std::memcpy(at, &value, sizeof value);
+  }
+}
+
+void scale(std::byte* block, DataType type, std::size_t begin, std::size_t end, int ranks, int contributions) {
+  const auto scaled = [&](double sum) { return rescaled(sum, ranks, contributions); };
+  const auto narrowed = [&](double sum) { return static_cast<float>(scaled(sum)); };
+  switch (type) {
+    case DataType::kFloat32: return change<float>(block, begin, end, narrowed);
+    case DataType::kFloat64: return change<double>(block, begin, end, scaled);
+    case DataType::kFloat16:
+      return change<std::uint16_t>(block, begin, end,
+                                   [&](std::uint16_t sum) { return to_float16(narrowed(from_float16(sum))); });
+    case DataType::kBfloat16:
+      return change<std::uint16_t>(block, begin, end,
+                                   [&](std::uint16_t sum) { return to_bfloat16(narrowed(from_bfloat16(sum))); });
+    case DataType::kInt32:
+    case DataType::kUint8: break;  // refused before
   }
 }
 
@@ -119,8 +142,7 @@ void rescale(std::byte* block, DataType type, int ranks, std::span<const std::ve
   std::size_t from = 0;
   for (const Edge& edge : edges) {
     if (without > 0 && edge.at > from) {
-      const auto run = type == DataType::kFloat64 ? &scale<double> : &scale<float>;
-      run(block, from, edge.at, ranks, ranks - without);
+      scale(block, type, from, edge.at, ranks, ranks - without);
     }
     without += edge.change;
     from = edge.at;

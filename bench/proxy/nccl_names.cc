@@ -46,6 +46,8 @@ const char* datatype_name(DataType type) {
   switch (type) {
     case DataType::kFloat64: return "ncclFloat64";
     case DataType::kInt32: return "ncclInt32";
+    case DataType::kFloat16: return "ncclFloat16";
+    case DataType::kBfloat16: return "ncclBfloat16";
     case DataType::kUint8: return "Unknown";  // NCCL has no word for ncclUint8
     case DataType::kFloat32: break;
   }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "transport/base/half.h"
+
 namespace clustar::bench::proxy {
 namespace {
 
@@ -25,6 +27,29 @@ void max(T* out, const T* received, const T* own, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) out[i] = received[i] > own[i] ? received[i] : own[i];
 }
 
+struct Float16 {
+  static float widen(std::uint16_t value) { return from_float16(value); }
+  static std::uint16_t narrow(float value) { return to_float16(value); }
+};
+struct Bfloat16 {
+  static float widen(std::uint16_t value) { return from_bfloat16(value); }
+  static std::uint16_t narrow(float value) { return to_bfloat16(value); }
+};
+
+template <class Half>
+void combine_halves(void* out, const void* received, const void* own, std::size_t count, ReduceOp op) {
+  auto* const to = static_cast<std::uint16_t*>(out);
+  const auto* const a = static_cast<const std::uint16_t*>(received);
+  const auto* const b = static_cast<const std::uint16_t*>(own);
+  if (op == ReduceOp::kSum) {
+    CLUSTAR_INDEPENDENT
+    for (std::size_t i = 0; i < count; ++i) to[i] = Half::narrow(Half::widen(a[i]) + Half::widen(b[i]));
+  } else {
+    CLUSTAR_INDEPENDENT
+    for (std::size_t i = 0; i < count; ++i) to[i] = Half::widen(a[i]) > Half::widen(b[i]) ? a[i] : b[i];
+  }
+}
+
 template <class Sum, class Max>
 void dispatch(void* out, const void* received, const void* own, std::size_t count, ReduceOp op) {
   if (op == ReduceOp::kSum) {
@@ -42,6 +67,8 @@ void combine(void* out, const void* received, const void* own, std::size_t count
     case DataType::kFloat64: return dispatch<double, double>(out, received, own, count, op);
     case DataType::kInt32: return dispatch<std::uint32_t, std::int32_t>(out, received, own, count, op);
     case DataType::kUint8: return dispatch<std::uint8_t, std::uint8_t>(out, received, own, count, op);
+    case DataType::kFloat16: return combine_halves<Float16>(out, received, own, count, op);
+    case DataType::kBfloat16: return combine_halves<Bfloat16>(out, received, own, count, op);
   }
 }
 

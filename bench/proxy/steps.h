@@ -55,6 +55,8 @@ constexpr std::size_t element_bytes(DataType type) {
   switch (type) {
     case DataType::kFloat64: return 8;
     case DataType::kUint8: return 1;
+    case DataType::kFloat16:
+    case DataType::kBfloat16: return 2;
     case DataType::kFloat32:
     case DataType::kInt32: break;
   }

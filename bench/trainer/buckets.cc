@@ -7,8 +7,9 @@
 namespace clustar::bench::trainer {
 namespace {
 
-// The proxy's ring cuts an all-reduce at the same places, so that a shard's sums have the bits of an all-reduce.
-constexpr std::size_t kShardAlignment = 16 / sizeof(float);
+// In elements. The proxy's ring cuts an all-reduce at the same places, so that a shard's sums have the bits of an
+// all-reduce.
+std::size_t shard_alignment(const BucketCaps& caps) { return 16 / element_bytes(caps.precision); }
 
 std::vector<std::size_t> from_the_last(std::size_t tensors) {
   std::vector<std::size_t> order(tensors);
@@ -21,7 +22,8 @@ std::vector<std::size_t> from_the_last(std::size_t tensors) {
 std::size_t BucketPlan::shard_elements(const Bucket& bucket) const {
   if (caps.shards == 1) return bucket.elements;
   const std::size_t share = (bucket.elements + caps.shards - 1) / caps.shards;
-  return (share + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
+  const std::size_t alignment = shard_alignment(caps);
+  return (share + alignment - 1) / alignment * alignment;
 }
 
 std::size_t BucketPlan::parameters() const {
@@ -31,7 +33,7 @@ std::size_t BucketPlan::parameters() const {
 // Each tensor could have a bucket of its own.
 std::size_t BucketPlan::capacity() const {
   if (caps.shards == 1) return elements;
-  return parameters() + tensor_elements.size() * caps.shards * kShardAlignment;
+  return parameters() + tensor_elements.size() * caps.shards * shard_alignment(caps);
 }
 
 BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements, std::span<const std::size_t> order,
@@ -50,7 +52,7 @@ BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements, std::span<
     open.elements += tensor_elements[tensor];
     open.tensors.push_back(tensor);
     const std::size_t cap = plan.buckets.empty() ? caps.first_bytes : caps.bytes;
-    if (open.elements * sizeof(float) >= cap) close();
+    if (plan.bytes(open) >= cap) close();
   }
   if (!open.tensors.empty()) close();
   return plan;
@@ -65,7 +67,9 @@ BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements, std::size_
 }
 
 BucketPlan plan_one_bucket(std::span<const std::size_t> tensor_elements, const BucketCaps& caps) {
-  BucketPlan plan = plan_buckets(tensor_elements, {.first_bytes = SIZE_MAX, .bytes = SIZE_MAX, .shards = caps.shards});
+  BucketCaps unlimited = caps;
+  unlimited.first_bytes = unlimited.bytes = SIZE_MAX;
+  BucketPlan plan = plan_buckets(tensor_elements, unlimited);
   plan.caps = caps;
   return plan;
 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "bench/trainer/precision/precision.h"
+
 namespace clustar::bench::trainer {
 
 inline constexpr std::size_t kDefaultFirstBucketBytes = 1u << 20;  // DDP's first bucket, 1 MiB
@@ -21,6 +23,7 @@ struct BucketCaps {
   std::size_t bytes = kDefaultBucketBytes;
   // Above 1: each bucket has room for so many equal shards of whole 16 bytes, one for each rank.
   std::size_t shards = 1;
+  Precision precision = Precision::kFloat32;  // in which gradients travel: bytes above are of that
 };
 
 // Also the layout of parameters, gradients and momentum: one flat array in the order of gradients, so that each bucket
@@ -32,6 +35,7 @@ struct BucketPlan {
   BucketCaps caps;           // by which it is planned again
   std::size_t elements = 0;  // of the flat array
 
+  std::size_t bytes(const Bucket& bucket) const { return bucket.elements * element_bytes(caps.precision); }
   std::size_t shard_elements(const Bucket& bucket) const;
   std::size_t room(const Bucket& bucket) const { return shard_elements(bucket) * caps.shards; }
   std::size_t parameters() const;  // elements of all tensors
@@ -40,7 +44,7 @@ struct BucketPlan {
 };
 
 // Tensors are taken from the last parameter to the first; a bucket is closed once it holds at least its cap (so a cap
-// is exceeded by less than the tensor that crosses it). float32.
+// is exceeded by less than the tensor that crosses it).
 BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements, const BucketCaps& caps);
 BucketPlan plan_buckets(std::span<const std::size_t> tensor_elements,
                         std::size_t first_bytes = kDefaultFirstBucketBytes, std::size_t bytes = kDefaultBucketBytes);

@@ -4,7 +4,7 @@
 
 namespace clustar::bench::trainer {
 
-std::unique_ptr<Pending> Collective::reduce_scatter(Buffer, std::size_t, Event) {
+std::unique_ptr<Pending> Collective::reduce_scatter(Buffer, std::size_t, Precision, Event) {
   return failed_pending({ErrorCode::kUnavailable,
                          "this collective has no reduce-scatter; allowed: proxy, nccl, and paraexpress without "
                          "--tolerant"});

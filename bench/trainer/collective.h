@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "bench/trainer/precision/precision.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -84,16 +85,18 @@ class Collective {
   // Before a step's first all_reduce(), and before its gradients are computed. False: they would come too late. Then
   // the all-reduces of this step take nothing from their buffers, but bring the sums all the same.
   virtual bool begin_step() { return true; }
-  // In place: the sum over the ranks, the same bits on all of them. `ready`: when the buffer holds what it shall send.
-  // `lost`: null, or `count` elements that receive what was lost of this rank's own, and 0 elsewhere; only where
-  // tells_lost().
-  virtual std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) = 0;
+  // In place: the sum over the ranks, the same bits on all of them. `count` elements of `type`; of 16 bits every sum of
+  // two, or each once for all ranks, is rounded to it. `ready`: when the buffer holds what it shall send. `lost`: null,
+  // or `count` elements that receive what was lost of this rank's own, and 0 elsewhere; only where tells_lost(), and
+  // only of float32.
+  virtual std::unique_ptr<Pending> all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                              float* lost) = 0;
   // `all` holds size() times `bytes`, in rank order.
   virtual std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) = 0;
   virtual bool tells_lost() const { return false; }
   // In place: of size() blocks of `count` elements the one of this rank's number becomes its sum over the ranks. The
   // others' contents are of no use then.
-  virtual std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready);
+  virtual std::unique_ptr<Pending> reduce_scatter(Buffer values, std::size_t count, Precision type, Event ready);
   // `send` and `recv` hold a block for each rank and from each, in rank order, of these bytes: what rank a sends to b
   // is what b expects of a. Host memory. Never lossy.
   struct BlockSizes {

@@ -17,6 +17,8 @@
 #include "bench/trainer/paraexpress_options.h"
 #include "bench/trainer/parallel/layer_terms.h"
 #include "bench/trainer/parallel/optimizer.h"
+#include "bench/trainer/precision/loss_scaler.h"
+#include "bench/trainer/precision/precision.h"
 #include "paraexpress/tolerant/tolerant.h"
 
 namespace clustar::bench::trainer {
@@ -41,7 +43,10 @@ struct TrainConfig {
   double rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 0;
-  std::uint64_t seed = 1;  // of initialisation, split, order of examples and generated data
+  // 16 bits: not with kPs, `tolerance`, a codec or Missing::kResidual.
+  Precision precision = Precision::kFloat32;
+  LossScaleOptions loss_scale{};  // of 16 bits
+  std::uint64_t seed = 1;         // of initialisation, split, order of examples and generated data
   std::size_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::size_t bucket_bytes = kDefaultBucketBytes;
   InitialBuckets initial_buckets = InitialBuckets::kCaps;

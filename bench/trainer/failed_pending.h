@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "bench/trainer/collective.h"
@@ -19,6 +20,12 @@ inline std::unique_ptr<Pending> failed_pending(Error error) {
     Error error_;
   };
   return std::make_unique<Failed>(std::move(error));
+}
+
+// `who`: a collective that knows no 16-bit types.
+inline std::unique_ptr<Pending> sums_float32_only(const char* who) {
+  return failed_pending({ErrorCode::kUnavailable, std::string("16-bit gradients are not for ") + who +
+                                                      "; allowed: proxy, nccl, and paraexpress"});
 }
 
 }  // namespace clustar::bench::trainer

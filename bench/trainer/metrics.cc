@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/trainer/loss_report.h"
+#include "bench/trainer/precision/loss_scaler.h"
 #include "bench/trainer/tolerance.h"
 
 namespace clustar::bench::trainer {
@@ -165,6 +166,16 @@ json config_json(const TrainConfig& config) {
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
 
+json loss_scale_json(const LossScaleOptions& options, const TrainReport& report) {
+  if (options.scaling == LossScaling::kNone) return nullptr;
+  const bool dynamic = options.scaling == LossScaling::kDynamic;
+  return {{"scaling", dynamic ? "dynamic" : "static"},
+          {"initial", options.scale},
+          {"final", report.loss_scale},
+          {"interval", dynamic ? json(options.interval) : json(nullptr)},
+          {"skipped_steps", report.overflown_steps}};
+}
+
 json damaged_json(const RunInfo& info) {
   if (info.damaged_files == 0) return nullptr;
   return {{"count", info.damaged_files}, {"first", info.first_damaged}};
@@ -299,7 +310,7 @@ json buckets_json(const Model& model, const BucketPlan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     json names = json::array();
     for (const std::size_t tensor : bucket.tensors) names.push_back(tensors[tensor].name);
-    buckets.push_back({{"bytes", bucket.elements * sizeof(float)}, {"elements", bucket.elements}, {"tensors", names}});
+    buckets.push_back({{"bytes", plan.bytes(bucket)}, {"elements", bucket.elements}, {"tensors", names}});
   }
   return buckets;
 }
@@ -339,7 +350,8 @@ json describe(const Model& model, const BucketPlan& plan) {
   return {{"model", model.name},
           {"shape", model.shape},
           {"parameters", plan.parameters()},
-          {"gradient_bytes", plan.parameters() * sizeof(float)},
+          {"precision", to_string(plan.caps.precision)},
+          {"gradient_bytes", plan.parameters() * element_bytes(plan.caps.precision)},
           {"layers", layers_json(model)},
           {"multiply_adds", multiply_adds(model)},
           {"buckets", buckets_json(model, plan)}};
@@ -350,6 +362,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   json results = describe(model, plan);
   results["ranks"] = report.ranks.size();
   results["config"] = config_json(config);
+  results["loss_scale"] = loss_scale_json(config.loss_scale, report);
   results["data_source"] = info.data_source;
   results["train_examples"] = info.train_examples;
   results["held_out_examples"] = info.held_out_examples;

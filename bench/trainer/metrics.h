@@ -70,6 +70,8 @@ struct TrainReport {
   std::uint64_t steps = 0;
   std::uint64_t images = 0;  // of all steps, all ranks together; see RankTotals::skipped_images
   std::vector<RankTotals> ranks;
+  float loss_scale = 1;                    // of LossScaler, after the last step
+  std::uint64_t overflown_steps = 0;       // skipped, because gradients were not finite
   std::optional<bool> replicas_identical;  // nothing: was not checked
   std::optional<bool> buckets_changed;     // by planning them again after the first step; nothing: that was left out
   BucketPlan initial_buckets;              // where they changed
@@ -129,7 +131,7 @@ struct RunInfo {
 // Fills report.ranks by an exchange among all ranks (bootstrap null: one rank).
 Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, TrainReport& report);
 
-// {parameters, gradient_bytes, buckets[], ...}: what --describe prints.
+// {parameters, precision, gradient_bytes, buckets[], ...}: what --describe prints. Bytes are of that precision.
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, front_wait_s, compute_s, bytes_sent, replicas_identical,
@@ -149,7 +151,8 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `replay` is replay_json()'s, null where the
 // run computed; with one, losses and accuracy are null. `slow` is {rank: factor}. `damaged_files` is {count, first} or
 // null; `checkpoint` {file, written, seconds} or null; `resumed` {file, epochs} or null, and with it all that counts or
-// lists steps and epochs begins after those. `curve`, `accuracy_curve` ([step,
+// lists steps and epochs begins after those. `precision` is "f32", "bf16" or "f16"; `loss_scale` {scaling ("static",
+// "dynamic"), initial, final, interval, skipped_steps} or null. `curve`, `accuracy_curve` ([step,
 // training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the
 // rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,

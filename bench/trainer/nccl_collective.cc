@@ -21,6 +21,15 @@ SteadyClock::time_point deadline_after(std::chrono::milliseconds timeout) {
   return timeout.count() > 0 ? SteadyClock::now() + timeout : SteadyClock::time_point::max();
 }
 
+int nccl_type(Precision type) {
+  switch (type) {
+    case Precision::kFloat32: return kNcclFloat32;
+    case Precision::kBfloat16: return kNcclBfloat16;
+    case Precision::kFloat16: return kNcclFloat16;
+  }
+  return kNcclFloat32;
+}
+
 // One communicator with its stream: what the collective and its pending operations share.
 struct Communicator {
   NcclLibrary library;
@@ -202,10 +211,10 @@ class NcclCollective final : public Collective {
     return {static_cast<std::byte*>(host), static_cast<std::byte*>(device)};
   }
 
-  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float*) override {
-    const Piece all{floats, count * sizeof(float)};
+  std::unique_ptr<Pending> all_reduce(Buffer values, std::size_t count, Precision type, Event ready, float*) override {
+    const Piece all{values, count * element_bytes(type)};
     return run(all, {all}, ready, "ncclAllReduce", [&] {
-      return communicator_.library.nccl.all_reduce(floats.device, floats.device, count, kNcclFloat32, kNcclSum,
+      return communicator_.library.nccl.all_reduce(values.device, values.device, count, nccl_type(type), kNcclSum,
                                                    communicator_.comm, communicator_.stream);
     });
   }
@@ -218,11 +227,11 @@ class NcclCollective final : public Collective {
     });
   }
 
-  std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready) override {
-    const std::size_t bytes = count * sizeof(float);
-    const Buffer own = floats.at(static_cast<std::size_t>(rank_) * bytes);
-    return run({floats, bytes * static_cast<std::size_t>(size_)}, {{own, bytes}}, ready, "ncclReduceScatter", [&] {
-      return communicator_.library.nccl.reduce_scatter(floats.device, own.device, count, kNcclFloat32, kNcclSum,
+  std::unique_ptr<Pending> reduce_scatter(Buffer values, std::size_t count, Precision type, Event ready) override {
+    const std::size_t bytes = count * element_bytes(type);
+    const Buffer own = values.at(static_cast<std::size_t>(rank_) * bytes);
+    return run({values, bytes * static_cast<std::size_t>(size_)}, {{own, bytes}}, ready, "ncclReduceScatter", [&] {
+      return communicator_.library.nccl.reduce_scatter(values.device, own.device, count, nccl_type(type), kNcclSum,
                                                        communicator_.comm, communicator_.stream);
     });
   }

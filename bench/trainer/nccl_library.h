@@ -34,7 +34,9 @@ static_assert(sizeof(NcclConfig) == 56);
 inline constexpr int kNcclSuccess = 0;
 inline constexpr int kNcclInProgress = 7;
 inline constexpr int kNcclUint8 = 1;
+inline constexpr int kNcclFloat16 = 6;
 inline constexpr int kNcclFloat32 = 7;
+inline constexpr int kNcclBfloat16 = 9;
 inline constexpr int kNcclSum = 0;
 
 // ncclResult_t, cudaError_t and enumerations are int; ncclComm_t, cudaStream_t and cudaEvent_t void*.

@@ -30,6 +30,15 @@ class ParaexpressPending final : public Pending {
   std::unique_ptr<paraexpress::Operation> operation_;
 };
 
+paraexpress::DataType paraexpress_type(Precision type) {
+  switch (type) {
+    case Precision::kFloat32: return paraexpress::DataType::kFloat32;
+    case Precision::kBfloat16: return paraexpress::DataType::kBfloat16;
+    case Precision::kFloat16: return paraexpress::DataType::kFloat16;
+  }
+  return paraexpress::DataType::kFloat32;
+}
+
 Error not_in_host_memory() {
   return {ErrorCode::kInvalidArgument,
           "ParaExpress's collectives work on host memory; give a buffer that map() made and no event"};
@@ -111,11 +120,12 @@ Buffer ParaexpressCollective::map(void* host, std::size_t bytes) {
   return {static_cast<std::byte*>(host)};
 }
 
-std::unique_ptr<Pending> ParaexpressCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float*) {
-  if (!floats.on_host_alone() || ready.handle != nullptr) return failed_pending(not_in_host_memory());
+std::unique_ptr<Pending> ParaexpressCollective::all_reduce(Buffer values, std::size_t count, Precision type,
+                                                           Event ready, float*) {
+  if (!values.on_host_alone() || ready.handle != nullptr) return failed_pending(not_in_host_memory());
   if (error_) return failed_pending(*error_);
   return std::make_unique<ParaexpressPending>(
-      engine_->all_reduce(floats.host, count, paraexpress::DataType::kFloat32, paraexpress::Reduction::kSum));
+      engine_->all_reduce(values.host, count, paraexpress_type(type), paraexpress::Reduction::kSum));
 }
 
 std::unique_ptr<Pending> ParaexpressCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {
@@ -127,11 +137,12 @@ std::unique_ptr<Pending> ParaexpressCollective::all_gather(Buffer own, Buffer al
   return std::make_unique<ParaexpressPending>(engine_->all_gather(all.host, bytes));
 }
 
-std::unique_ptr<Pending> ParaexpressCollective::reduce_scatter(Buffer floats, std::size_t count, Event ready) {
-  if (!floats.on_host_alone() || ready.handle != nullptr) return failed_pending(not_in_host_memory());
+std::unique_ptr<Pending> ParaexpressCollective::reduce_scatter(Buffer values, std::size_t count, Precision type,
+                                                               Event ready) {
+  if (!values.on_host_alone() || ready.handle != nullptr) return failed_pending(not_in_host_memory());
   if (error_) return failed_pending(*error_);
   return std::make_unique<ParaexpressPending>(
-      engine_->reduce_scatter(floats.host, count, paraexpress::DataType::kFloat32, paraexpress::Reduction::kSum));
+      engine_->reduce_scatter(values.host, count, paraexpress_type(type), paraexpress::Reduction::kSum));
 }
 
 std::unique_ptr<Pending> ParaexpressCollective::all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) {

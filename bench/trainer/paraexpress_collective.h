@@ -35,9 +35,10 @@ class ParaexpressCollective final : public Collective {
   int size() const override { return size_; }
   Buffer map(void* host, std::size_t bytes) override;
   // There is no device here, so an event or a buffer of one is a mistake of the caller.
-  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
+  std::unique_ptr<Pending> all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                      float* lost) override;
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
-  std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready) override;
+  std::unique_ptr<Pending> reduce_scatter(Buffer values, std::size_t count, Precision type, Event ready) override;
   // By messages of a communicator of its own, through memory that it stages. Needs Options::exchanges.
   std::unique_ptr<Pending> all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) override;
   void abort() override;

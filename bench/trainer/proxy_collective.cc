@@ -24,6 +24,15 @@ class ProxyPending final : public Pending {
   std::unique_ptr<proxy::Pending> pending_;
 };
 
+proxy::DataType proxy_type(Precision type) {
+  switch (type) {
+    case Precision::kFloat32: return proxy::DataType::kFloat32;
+    case Precision::kBfloat16: return proxy::DataType::kBfloat16;
+    case Precision::kFloat16: return proxy::DataType::kFloat16;
+  }
+  return proxy::DataType::kFloat32;
+}
+
 std::unique_ptr<Pending> refused() {
   return failed_pending({ErrorCode::kInvalidArgument,
                          "the proxy's collectives work on host memory; give a buffer that map() made and no event"});
@@ -38,14 +47,18 @@ bool ProxyCollective::tells_lost() const {
   return exchange_.all_reduce == AllReduce::kAllToAll && exchange_.missing == proxy::Missing::kResidual;
 }
 
-std::unique_ptr<Pending> ProxyCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) {
-  if (!floats.on_host_alone() || ready.handle != nullptr) return refused();
+std::unique_ptr<Pending> ProxyCollective::all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                                     float* lost) {
+  if (!values.on_host_alone() || ready.handle != nullptr) return refused();
+  if (lost != nullptr && type != Precision::kFloat32) {
+    return failed_pending({ErrorCode::kInvalidArgument, "what was lost is told of float32 only"});
+  }
   if (exchange_.all_reduce == AllReduce::kRing) {
     return std::make_unique<ProxyPending>(
-        communicator_->all_reduce(floats.host, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum));
+        communicator_->all_reduce(values.host, count, proxy_type(type), proxy::ReduceOp::kSum));
   }
   return std::make_unique<ProxyPending>(
-      communicator_->all_reduce_direct(floats.host, count, proxy::DataType::kFloat32, exchange_.missing, lost));
+      communicator_->all_reduce_direct(values.host, count, proxy_type(type), exchange_.missing, lost));
 }
 
 std::unique_ptr<Pending> ProxyCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {
@@ -53,11 +66,12 @@ std::unique_ptr<Pending> ProxyCollective::all_gather(Buffer own, Buffer all, std
   return std::make_unique<ProxyPending>(communicator_->all_gather(own.host, all.host, bytes, proxy::DataType::kUint8));
 }
 
-std::unique_ptr<Pending> ProxyCollective::reduce_scatter(Buffer floats, std::size_t count, Event ready) {
-  if (!floats.on_host_alone() || ready.handle != nullptr) return refused();
-  std::byte* const own = floats.host + static_cast<std::size_t>(communicator_->rank()) * count * sizeof(float);
+std::unique_ptr<Pending> ProxyCollective::reduce_scatter(Buffer values, std::size_t count, Precision type,
+                                                         Event ready) {
+  if (!values.on_host_alone() || ready.handle != nullptr) return refused();
+  std::byte* const own = values.host + static_cast<std::size_t>(communicator_->rank()) * count * element_bytes(type);
   return std::make_unique<ProxyPending>(
-      communicator_->reduce_scatter(floats.host, own, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum));
+      communicator_->reduce_scatter(values.host, own, count, proxy_type(type), proxy::ReduceOp::kSum));
 }
 
 std::unique_ptr<Pending> ProxyCollective::all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) {

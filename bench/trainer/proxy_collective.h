@@ -17,10 +17,11 @@ class ProxyCollective final : public Collective {
   int size() const override { return communicator_->size(); }
   Buffer map(void* host, std::size_t) override { return {static_cast<std::byte*>(host)}; }
   // There is no device here, so an event or a buffer of one is a mistake of the caller.
-  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
+  std::unique_ptr<Pending> all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                      float* lost) override;
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
   bool tells_lost() const override;
-  std::unique_ptr<Pending> reduce_scatter(Buffer floats, std::size_t count, Event ready) override;
+  std::unique_ptr<Pending> reduce_scatter(Buffer values, std::size_t count, Precision type, Event ready) override;
   // Needs a communicator that is `direct`.
   std::unique_ptr<Pending> all_to_all(Buffer send, Buffer recv, const BlockSizes& bytes) override;
   void abort() override { communicator_->abort(); }

@@ -136,11 +136,13 @@ Result<void> PsCollective::connect(proxy::Bootstrap& bootstrap, const Options& o
   return {};
 }
 
-std::unique_ptr<Pending> PsCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float*) {
-  if (!floats.on_host_alone() || ready.handle != nullptr) return failed_pending(not_the_hosts_memory());
+std::unique_ptr<Pending> PsCollective::all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                                  float*) {
+  if (type != Precision::kFloat32) return sums_float32_only("the parameter server");
+  if (!values.on_host_alone() || ready.handle != nullptr) return failed_pending(not_the_hosts_memory());
   const std::size_t bytes = count * sizeof(float);
   if (bytes > ps::kMostBytes) return failed_pending(too_much(bytes, ps::kMostBytes));
-  return add({.kind = ps::kSum, .from = {floats.host, bytes}, .into = {floats.host, bytes}});
+  return add({.kind = ps::kSum, .from = {values.host, bytes}, .into = {values.host, bytes}});
 }
 
 std::unique_ptr<Pending> PsCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {

@@ -40,7 +40,9 @@ class PsCollective final : public Collective {
   Buffer map(void* host, std::size_t) override { return {static_cast<std::byte*>(host)}; }
   // There is no device here, so an event or a buffer of one is a mistake of the caller. A Pending runs it, and those
   // before it, when it is waited for, or when it goes; the collective outlives it.
-  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
+  // Of float32 only.
+  std::unique_ptr<Pending> all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                      float* lost) override;
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
   void abort() override;
   Result<void> close() override;

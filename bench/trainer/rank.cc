@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -36,7 +35,7 @@
 #include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/ps_collective.h"
-#include "bench/trainer/tolerance.h"
+#include "bench/trainer/run_options.h"
 #include "bench/trainer/tolerant_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
 
@@ -65,48 +64,10 @@ struct Setting {
 // The plugin compares its own settings, too, but only with its neighbours in the ring: the others would wait for those.
 std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
                               const std::optional<LayerTimes>& times) {
-  std::vector<Setting> all{{"version of clustar", digest_of(CLUSTAR_VERSION)},
-                           {"--model", digest_of(config.model)},
-                           {"--image-size", config.model_options.image_size},
-                           {"--classes", config.model_options.classes},
-                           {"--width-divisor", config.model_options.width_divisor},
-                           {"--epochs", static_cast<std::uint64_t>(config.epochs)},
-                           {"--batch", static_cast<std::uint64_t>(config.batch)},
-                           {"--lr", std::bit_cast<std::uint64_t>(config.rate)},
-                           {"--momentum", std::bit_cast<std::uint64_t>(config.momentum)},
-                           {"--weight-decay", std::bit_cast<std::uint64_t>(config.weight_decay)},
-                           {"--seed", config.seed},
-                           {"--first-bucket-mb", config.first_bucket_bytes},
-                           {"--bucket-mb", config.bucket_bytes},
-                           {"--overlap-forward", config.overlap_forward ? 1u : 0u},
-                           {"--front-buckets", config.front_buckets},
-                           {"--initial-buckets", static_cast<std::uint64_t>(config.initial_buckets)},
-                           {"--no-rebuild-buckets", config.rebuild_buckets ? 0u : 1u},
-                           {"--accumulate", static_cast<std::uint64_t>(config.accumulate)},
-                           {"--optimizer-sharding", static_cast<std::uint64_t>(config.sharding)},
-                           {"--traffic", digest_of(parallel::to_text(config.layers))},
-                           {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
-                           {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
-                           {"--no-communication", config.no_communication ? 1u : 0u},
-                           {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
-                           {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
-                           {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
-                           {"--compute", digest_of(times ? to_text(*times) : "")},
-                           {"--device", static_cast<std::uint64_t>(config.compute.device)},
-                           {"--time-scale", std::bit_cast<std::uint64_t>(config.compute.time_scale)},
-                           {"--byte-scale", std::bit_cast<std::uint64_t>(config.compute.byte_scale)},
-                           {"--collective", static_cast<std::uint64_t>(config.collective)},
-                           {"--all-reduce", static_cast<std::uint64_t>(config.exchange.all_reduce)},
-                           {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
-                           {"--plan", static_cast<std::uint64_t>(config.paraexpress.plan)},
-                           {"--tolerant", digest_of(config.tolerance ? to_text(*config.tolerance, options.size) : "")},
-                           {"the region map (--regions)", digest_of(config.paraexpress.regions)},
-                           {"--checkpoint", digest_of(config.checkpoint.file)},
-                           {"--checkpoint-every", static_cast<std::uint64_t>(config.checkpoint.every)},
-                           {"--resume", digest_of(config.checkpoint.resume)},
-                           {"--channels", static_cast<std::uint64_t>(options.channels)},
-                           {"--examples", replayed_examples(config)},
-                           {"data set (--data)", digest(dataset)}};
+  std::vector<Setting> all;
+  for (const RunOption& option : run_options(config, options.size, options.channels, dataset, times)) {
+    if (option.shared != Shared::kBits) all.push_back({option.name, digest_of(option.value)});
+  }
   if (const auto plugin = load_settings()) {
     for (const SettingTable* table : plugin->tables()) {
       for (std::size_t i = 0; i < table->size(); ++i) {
@@ -313,7 +274,7 @@ std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPl
   if (config.sharding != parallel::Sharding::kNone) return {};
   std::vector<PlannedSize> planned;
   for (const Bucket& bucket : buckets.buckets) {
-    const std::uint64_t bytes = bucket.elements * sizeof(float);
+    const std::uint64_t bytes = buckets.bytes(bucket);
     const auto same = [&](const PlannedSize& one) { return one.bytes == bytes; };
     if (std::any_of(planned.begin(), planned.end(), same)) continue;
     planned.push_back({bytes, paraexpress::to_string(collective.plan_for(bytes))});

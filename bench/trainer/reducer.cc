@@ -42,9 +42,11 @@ GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradie
       options_(codec),
       tensors_(tensors),
       reduction_(reduction) {
+  if (packs() && collective != nullptr) packed_.resize(gradients.size());
   for (Route* route : {&route_, &front_}) {
     if (route->collective == nullptr) continue;
-    route->mapped = route->collective->map(gradients.data(), gradients.size_bytes());
+    const auto travels = packs() ? std::as_writable_bytes(std::span(packed_)) : std::as_writable_bytes(gradients);
+    route->mapped = route->collective->map(travels.data(), travels.size());
     if (route->collective->tells_lost()) lost_.resize(gradients.size());
   }
   prepare_buckets();
@@ -130,14 +132,19 @@ std::unique_ptr<Pending> GradientReducer::start(std::size_t bucket) {
   if (gathers())
     return collective->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
   const Bucket& part = plan_.buckets[bucket];
+  const std::size_t elements = travelling(part);
+  const auto padding = gradients_.subspan(part.offset, elements).subspan(part.elements);
+  std::fill(padding.begin(), padding.end(), 0.0f);
+  if (packs()) {
+    pack(precision(), gradients_.subspan(part.offset, elements), std::span(packed_).subspan(part.offset, elements));
+  }
+  const Buffer first = mapped.at(part.offset * element_bytes(precision()));
   if (reduction_ == Reduction::kShard) {
-    const auto padding = gradients_.subspan(part.offset, plan_.room(part)).subspan(part.elements);
-    std::fill(padding.begin(), padding.end(), 0.0f);
-    return collective->reduce_scatter(mapped.at(part.offset * sizeof(float)), plan_.shard_elements(part), {});
+    return collective->reduce_scatter(first, plan_.shard_elements(part), precision(), {});
   }
   float* const lost = keeps_lost() ? lost_.data() + part.offset : nullptr;
   if (keeps_lost()) step_.given_squares += squares(gradients_.subspan(part.offset, part.elements));
-  return collective->all_reduce(mapped.at(part.offset * sizeof(float)), part.elements, {}, lost);
+  return collective->all_reduce(first, part.elements, precision(), {}, lost);
 }
 
 bool GradientReducer::settle(std::size_t bucket) {
@@ -175,10 +182,14 @@ void GradientReducer::wait(std::size_t bucket) {
     }
     return;
   }
+  const Bucket& part = plan_.buckets[bucket];
+  if (packs()) {
+    const std::size_t elements = travelling(part);
+    unpack(precision(), std::span(packed_).subspan(part.offset, elements), gradients_.subspan(part.offset, elements));
+  }
   step_.missing_contributions += outcome->missing_contributions;
   step_.expected_contributions += outcome->expected_contributions;
   if (keeps_lost()) {
-    const Bucket& part = plan_.buckets[bucket];
     step_.lost_squares += squares(std::span(lost_).subspan(part.offset, part.elements));
   }
   const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(outcome->seconds));
@@ -196,9 +207,8 @@ void GradientReducer::decode(std::size_t bucket) {
 
 void GradientReducer::keep_error(std::size_t bucket, const std::string& what, const Error& error) {
   if (error_) return;
-  error_ = Error{error.code,
-                 fmt::format("{} of gradient bucket {} of {} ({} bytes) failed: {}", what, bucket + 1,
-                             plan_.buckets.size(), plan_.buckets[bucket].elements * sizeof(float), error.message)};
+  error_ = Error{error.code, fmt::format("{} of gradient bucket {} of {} ({} bytes) failed: {}", what, bucket + 1,
+                                         plan_.buckets.size(), plan_.bytes(plan_.buckets[bucket]), error.message)};
 }
 
 }  // namespace clustar::bench::trainer

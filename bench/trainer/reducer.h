@@ -45,12 +45,13 @@ struct FrontRoute {
 // What a rank has of a bucket when it is settled: the sum, or its own shard of the sum (BucketCaps::shards).
 enum class Reduction : std::uint8_t { kWhole, kShard };
 
-// One step: tensor_ready() for every tensor, settle() for buckets that are wanted early, then finish(). The gradients
+// One step: tensor_ready() for every tensor, settle() for buckets that are wanted early, then finish(). `gradients` are
+// float32; of 16 bits that travel a bucket has a rounded copy, of which it gets its sum back. The gradients
 // must stay untouched in between, but for those of tensors that are not ready yet. Without a collective nothing is sent
 // and nothing waits; a codec still encodes and decodes, so that one rank shows what it costs in accuracy.
 class GradientReducer {
  public:
-  // The collectives must outlive the reducer, and the gradients, of the plan's capacity(), the collectives' close().
+  // The collectives must outlive the reducer; both it and the gradients, of the plan's capacity(), their close().
   // `tensors`, those of the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to
   // be kReduce; with Reduction::kShard there is neither, and the plan's shards are the collective's size().
   GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
@@ -89,7 +90,7 @@ class GradientReducer {
   };
   struct Route {
     Collective* collective = nullptr;
-    Buffer mapped;  // the gradients
+    Buffer mapped;  // what travels: the gradients, or packed_
   };
   struct MappedBlobs {
     Buffer own;
@@ -98,6 +99,11 @@ class GradientReducer {
   bool encodes() const { return options_.codec != Codec::kNone; }
   bool gathers() const { return encodes() && options_.path == CodecPath::kGather; }
   bool keeps_lost() const { return !lost_.empty(); }
+  Precision precision() const { return plan_.caps.precision; }
+  bool packs() const { return precision() != Precision::kFloat32; }
+  std::size_t travelling(const Bucket& bucket) const {
+    return reduction_ == Reduction::kShard ? plan_.room(bucket) : bucket.elements;
+  }
   const Route& route_of(std::size_t bucket) const { return bucket < front_from_ ? route_ : front_; }
   void prepare_buckets();
   std::vector<float> residuals();  // of the codecs, in the plan's layout
@@ -111,6 +117,7 @@ class GradientReducer {
 
   BucketPlan plan_;
   std::span<float> gradients_;
+  std::vector<std::uint16_t> packed_;  // as the gradients lie; empty where float32 travels
   Route route_, front_;
   std::size_t front_buckets_;
   std::size_t front_from_ = 0;  // the first bucket of front_

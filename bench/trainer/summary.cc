@@ -92,6 +92,14 @@ std::string codec_text(const json& results) {
   return fmt::format("{}, {:.3f} s per rank", text, results["codec_s"].get<double>());
 }
 
+std::string precision_text(const json& results) {
+  const json& scale = results["loss_scale"];
+  std::string text = fmt::format("{}, of float32 weights", results["precision"].get<std::string>());
+  if (scale.is_null()) return text;
+  return text + fmt::format("; {} loss scale, {:g} at the end, {} steps skipped", scale["scaling"].get<std::string>(),
+                            scale["final"].get<double>(), grouped(scale["skipped_steps"]));
+}
+
 std::string exchange_text(const json& results) {
   const std::string policy = results["missing_policy"];
   const auto missing = results["missing_contributions"].get<std::uint64_t>();
@@ -157,6 +165,7 @@ std::string summary_of(const json& results) {
                                    results["model"].get<std::string>(), results["shape"].get<std::string>(),
                                    grouped(results["parameters"]), grouped(results["gradient_bytes"]),
                                    results["buckets"].size(), results["buckets"].size() == 1 ? "" : "s"));
+  if (results["precision"] != "f32") text += row("precision", precision_text(results));
   if (!results["initial_buckets"].is_null()) {
     text += row("", fmt::format("rebuilt after the first step, which had {}", results["initial_buckets"].size()));
   }
@@ -256,7 +265,8 @@ std::string tensor_names(const json& tensors) {
 std::string description(const json& results) {
   std::string text = fmt::format("{}: {}\n", results["model"].get<std::string>(), results["shape"].get<std::string>());
   text += row("parameters", grouped(results["parameters"]));
-  text += row("gradient bytes", grouped(results["gradient_bytes"]));
+  text += row("gradient bytes",
+              fmt::format("{} ({})", grouped(results["gradient_bytes"]), results["precision"].get<std::string>()));
   text += row("multiply-adds", grouped(results["multiply_adds"]) + " forward, of one example");
   for (const json& layer : results["layers"]) {
     text += row(layer["name"].get<std::string>(),

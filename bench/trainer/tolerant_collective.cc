@@ -63,14 +63,16 @@ bool TolerantCollective::begin_step() {
   return gives_;
 }
 
-std::unique_ptr<Pending> TolerantCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float*) {
-  if (!floats.on_host_alone() || ready.handle != nullptr) {
+std::unique_ptr<Pending> TolerantCollective::all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                                        float*) {
+  if (type != Precision::kFloat32) return sums_float32_only("tolerant collectives");
+  if (!values.on_host_alone() || ready.handle != nullptr) {
     return failed_pending({ErrorCode::kInvalidArgument,
                            "tolerant collectives work on host memory; give a buffer that map() made and no event"});
   }
-  const std::uint32_t bucket = buckets_.emplace(floats.host, static_cast<std::uint32_t>(buckets_.size())).first->second;
+  const std::uint32_t bucket = buckets_.emplace(values.host, static_cast<std::uint32_t>(buckets_.size())).first->second;
   return std::make_unique<TolerantPending>(
-      group_->all_reduce(bucket, floats.host, count, paraexpress::DataType::kFloat32, gives_));
+      group_->all_reduce(bucket, values.host, count, paraexpress::DataType::kFloat32, gives_));
 }
 
 std::unique_ptr<Pending> TolerantCollective::all_gather(Buffer, Buffer, std::size_t, Event) {

@@ -33,7 +33,9 @@ class TolerantCollective final : public Collective {
   Buffer map(void* host, std::size_t) override { return {static_cast<std::byte*>(host)}; }
   bool begin_step() override;
   // Each buffer is a bucket of its own, numbered by first use, which is the same order on all ranks.
-  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
+  // Of float32 only.
+  std::unique_ptr<Pending> all_reduce(Buffer values, std::size_t count, Precision type, Event ready,
+                                      float* lost) override;
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
   void abort() override;
   Result<void> close() override;

@@ -40,15 +40,16 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
                {links.front, links.front != nullptr ? config.front_buckets : 0},
                shards(config, links) ? Reduction::kShard : Reduction::kWhole),
+      scaler_(config.loss_scale),
       check_(links.bootstrap) {
   compute_.initialise(parameters_);
   const parallel::SgdOptions sgd{static_cast<float>(config.rate), static_cast<float>(config.momentum),
                                  static_cast<float>(config.weight_decay)};
   if (shards(config, links)) {
-    optimizer_ = std::make_unique<parallel::ShardedOptimizer>(reducer_, parameters_, gradients_, sgd, *links.bootstrap,
-                                                              config.overlap_forward);
+    optimizer_ = std::make_unique<parallel::ShardedOptimizer>(reducer_, parameters_, gradients_, sgd, scaler_,
+                                                              *links.bootstrap, config.overlap_forward);
   } else {
-    optimizer_ = std::make_unique<parallel::WholeOptimizer>(reducer_, parameters_, gradients_, sgd);
+    optimizer_ = std::make_unique<parallel::WholeOptimizer>(reducer_, parameters_, gradients_, sgd, scaler_);
   }
   const auto slow = config.slow.find(links.rank());
   if (slow != config.slow.end()) slow_ = slow->second;
@@ -69,6 +70,8 @@ Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   totals_.momentum_bytes = optimizer_->momentum_bytes();
+  report_.loss_scale = scaler_.scale();
+  report_.overflown_steps = scaler_.skipped_steps();
   if (links_.layers != nullptr) totals_.layers = links_.layers->counts();
   for (const parallel::LayerCounts& layer : totals_.layers) totals_.compute_s -= layer.exposed_s;
   const std::vector<float> ordered = parallel::in_parameter_order(parameters_, plan());
@@ -86,8 +89,10 @@ Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   return std::move(report_);
 }
 
-TrainingState Trainer::training_state(std::span<float> network_state, std::span<float> momentum) {
+TrainingState Trainer::training_state(std::span<float> network_state, std::span<float> momentum,
+                                      std::span<float> scaling) {
   TrainingState state{.epochs = 0, .passes = compute_.passes(), .shared = {{"network", network_state}}, .own = {}};
+  if (scaler_.is_on()) state.shared.push_back({"loss scale", scaling});
   const std::vector<graph::TensorSpec> tensors = model_.tensors();
   for (std::size_t b = 0; b < plan().buckets.size(); ++b) {
     const Bucket& bucket = plan().buckets[b];
@@ -113,11 +118,13 @@ Result<int> Trainer::resume(Checkpoints& checkpoints) {
   std::vector<float> network_state = compute_.state();
   auto momentum = optimizer_->momentum();
   if (!momentum) return tl::unexpected(momentum.error());
-  TrainingState state = training_state(network_state, *momentum);
+  auto scaling = scaler_.state();
+  TrainingState state = training_state(network_state, *momentum, scaling);
   if (auto ok = checkpoints.load(state); !ok) return tl::unexpected(ok.error());
   compute_.set_state(network_state);
   compute_.set_passes(state.passes);
   optimizer_->set_momentum(std::move(*momentum), plan());
+  scaler_.set_state(scaling);
   if (auto ok = check_goes_on(config_, state); !ok) return tl::unexpected(ok.error());
   return state.epochs;
 }
@@ -127,7 +134,8 @@ Result<void> Trainer::save(Checkpoints& checkpoints, int epochs) {
   std::vector<float> network_state = compute_.state();
   auto momentum = optimizer_->momentum();
   if (!momentum) return tl::unexpected(momentum.error());
-  TrainingState state = training_state(network_state, *momentum);
+  auto scaling = scaler_.state();
+  TrainingState state = training_state(network_state, *momentum, scaling);
   state.epochs = epochs;
   state.accuracy = report_.epochs.back().accuracy;
   return checkpoints.save(state);
@@ -219,12 +227,12 @@ Result<Trainer::ShareLoss> Trainer::run_step(std::span<const std::uint32_t> glob
   }
   const Clock::time_point begin = Clock::now();
   slow_down();
-  const auto scale = static_cast<float>(1 / (static_cast<double>(global_batch.size()) * predictions_));
+  const double weight = 1 / (static_cast<double>(global_batch.size()) * predictions_);
   ShareLoss loss{0, mine.size()};
   step_compute_s_ = 0;
   for (int k = 0; k < config_.accumulate; ++k) {
     const bool last = k + 1 == config_.accumulate;
-    const auto part = run_micro_batch(share(mine, k, config_.accumulate).size(), scale, last);
+    const auto part = run_micro_batch(share(mine, k, config_.accumulate).size(), weight, last);
     if (!part) return tl::unexpected(part.error());
     if (is_over()) return ShareLoss{};
     loss.sum += part->loss;
@@ -246,7 +254,7 @@ Result<const Batch*> Trainer::next_batch() {
 }
 
 // Gradients of all but a step's last micro-batch stay here, and are added to the last one's before they go.
-Result<LossSum> Trainer::run_micro_batch(std::size_t examples, float scale, bool last) {
+Result<LossSum> Trainer::run_micro_batch(std::size_t examples, double weight, bool last) {
   const auto batch = next_batch();
   if (!batch) return tl::unexpected(batch.error());
   const Clock::time_point computes = Clock::now();
@@ -257,6 +265,8 @@ Result<LossSum> Trainer::run_micro_batch(std::size_t examples, float scale, bool
   if (is_over()) return LossSum{};
   if (auto ok = check_layers(); !ok) return tl::unexpected(ok.error());
   const Clock::time_point backward = Clock::now();
+  // Not before the step before is over, which may change the scaler's.
+  const auto scale = static_cast<float>(weight * scaler_.scale());
   const LossSum loss =
       compute_.backward(parameters_.data(), (*batch)->labels, scale, gradients_.data(), [&](std::size_t tensor) {
         if (last) tensor_ready(tensor);
@@ -347,6 +357,12 @@ Result<void> Trainer::end_step(bool epoch_over) {
   totals_.expected_contributions += communication->expected_contributions;
   totals_.given_squares += communication->given_squares;
   totals_.lost_squares += communication->lost_squares;
+  if (scaler_.is_exhausted()) {
+    report_.failure = fmt::format(
+        "gradients were not finite in {} steps, whatever the loss scale, which is {:.3g} now: the training diverged; "
+        "try a smaller rate than {}",
+        scaler_.skipped_steps(), scaler_.scale(), config_.rate);
+  }
   if (auto ok = check_replicas(epoch_over); !ok) return ok;
   return ready_order_.empty() ? Result<void>() : rebuild_buckets();
 }

@@ -21,6 +21,7 @@
 #include "bench/trainer/parallel/gradient_sum.h"
 #include "bench/trainer/parallel/layer_traffic.h"
 #include "bench/trainer/parallel/optimizer.h"
+#include "bench/trainer/precision/loss_scaler.h"
 #include "bench/trainer/reducer.h"
 #include "bench/trainer/replica_check.h"
 #include "transport/base/result.h"
@@ -84,8 +85,8 @@ class Trainer {
   // The run's epochs that are over: what it continues.
   Result<int> resume(Checkpoints& checkpoints);
   Result<void> save(Checkpoints& checkpoints, int epochs);
-  // The arguments are what is to become the network's and the optimiser's, or was.
-  TrainingState training_state(std::span<float> network_state, std::span<float> momentum);
+  // The arguments are what is to become the network's, the optimiser's and the scaler's, or was.
+  TrainingState training_state(std::span<float> network_state, std::span<float> momentum, std::span<float> scaling);
   void expect_batches(std::span<const std::uint32_t> order);
   Result<void> run_epoch(int epoch);
   // Of the examples of this rank's share.
@@ -95,7 +96,7 @@ class Trainer {
   };
   Result<ShareLoss> run_step(std::span<const std::uint32_t> global_batch);
   Result<const Batch*> next_batch();
-  Result<LossSum> run_micro_batch(std::size_t examples, float scale, bool last);
+  Result<LossSum> run_micro_batch(std::size_t examples, double weight, bool last);
   void exchange_behind(std::size_t tensor);
   Result<void> check_layers() const;
   void tensor_ready(std::size_t tensor);
@@ -128,6 +129,7 @@ class Trainer {
   std::vector<float> gradients_;
   Loader loader_;
   GradientReducer reducer_;
+  LossScaler scaler_;
   std::unique_ptr<parallel::Optimizer> optimizer_;
   parallel::GradientSum earlier_;         // micro-batches of this step
   std::vector<std::size_t> ready_order_;  // of the first step's gradients

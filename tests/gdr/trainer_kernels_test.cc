@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -10,6 +11,7 @@
 
 #include "bench/trainer/graph/cuda/arguments.h"
 #include "tests/gdr/emulated_device/block.h"
+#include "tests/half_reference.h"
 
 namespace clustar::bench::trainer::graph::cuda {
 namespace {
@@ -107,6 +109,32 @@ TEST(Relu, PassesWhatIsPositiveAndItsGradient) {
     EXPECT_EQ(y[i], std::max(x[i], 0.0f));
     EXPECT_EQ(dx[i], x[i] > 0 ? dy[i] : 0.0f);
   }
+}
+
+// Every sign and exponent, with fractions on both sides of a 16-bit type's halves; infinities and NaNs.
+template <class Half>
+void check_rounding(const Kernel<RoundArguments>& kernel) {
+  Floats x;
+  for (std::uint32_t upper = 0; upper < 0x10000; upper += 3) {
+    for (const std::uint32_t lower : {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      x.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  Floats rounded(x.size(), 77);
+  launch(kernel, {x.data(), rounded.data(), x.size()}, {64});
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto expected = static_cast<float>(static_cast<double>(Half(double{x[i]})));
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(rounded[i])) << x[i];
+    } else {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(rounded[i]), std::bit_cast<std::uint32_t>(expected)) << x[i];
+    }
+  }
+}
+
+TEST(Rounding, IsThatOfTheTypesDefinition) {
+  check_rounding<clustar::tests::Bfloat16>(kRoundBf16);
+  check_rounding<clustar::tests::Float16>(kRoundF16);
 }
 
 const WindowGeometry kGeometries[]{

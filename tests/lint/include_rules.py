@@ -100,7 +100,7 @@ ROOMS = {
                     "paraexpress/engine"],
     "nccl_plugin/abi": [],
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
-    "bench/proxy": [ABI, RESULT, "transport/rendezvous"],
+    "bench/proxy": [ABI, RESULT, "transport/base/half.h", "transport/rendezvous"],
     # The public C API, which a user of any plugin may look for.
     "bench/proxy/loss_reports": ["bench/proxy", RESULT, "nccl_plugin/clustar.h"],
     "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],
@@ -110,9 +110,9 @@ ROOMS = {
     # Says on what cores others were busy while it measured.
     "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
     # What a network computes, and by what: knows neither data nor ranks.
-    "bench/trainer/graph": ["transport/base"],
+    "bench/trainer/graph": ["transport/base", "bench/trainer/precision/precision"],
     # Kernels of its own for a GPU, launched by the driver alone.
-    "bench/trainer/graph/cuda": ["transport/base", "bench/trainer/graph", "gdr/launch", "gdr/kernels"],
+    "bench/trainer/graph/cuda": ["transport/base", "bench/trainer/precision/precision", "bench/trainer/graph", "gdr/launch", "gdr/kernels"],
     # What a run needs to go on, on disk.
     "bench/trainer/checkpoint": ["bench/proxy/bootstrap.h", "bench/trainer", "transport/base"],
     # Examples and their batches: knows neither models nor ranks.

@@ -11,6 +11,7 @@
 
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/steps.h"
+#include "tests/half_reference.h"
 
 namespace clustar::bench::proxy {
 
@@ -19,6 +20,8 @@ constexpr DataType type_of() {
   if constexpr (std::is_same_v<T, float>) return DataType::kFloat32;
   if constexpr (std::is_same_v<T, double>) return DataType::kFloat64;
   if constexpr (std::is_same_v<T, std::int32_t>) return DataType::kInt32;
+  if constexpr (std::is_same_v<T, clustar::tests::Float16>) return DataType::kFloat16;
+  if constexpr (std::is_same_v<T, clustar::tests::Bfloat16>) return DataType::kBfloat16;
   return DataType::kUint8;
 }
 
@@ -29,7 +32,7 @@ T value_of(int rank, std::size_t i) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   x ^= x >> 31;
-  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(static_cast<double>(x >> 11) / (1ull << 52) - 1.0);
+  if constexpr (!std::is_integral_v<T>) return static_cast<T>(static_cast<double>(x >> 11) / (1ull << 52) - 1.0);
   return static_cast<T>(x);
 }
 

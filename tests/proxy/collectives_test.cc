@@ -104,6 +104,8 @@ TEST_P(Collectives, EqualTheReference) {
       all_kinds<double>(comm, count, options);
       all_kinds<std::int32_t>(comm, count, options);
       all_kinds<std::uint8_t>(comm, count, options);
+      all_kinds<clustar::tests::Float16>(comm, count, options);
+      all_kinds<clustar::tests::Bfloat16>(comm, count, options);
     }
     all_kinds<float>(comm, 30'001, options);
     check_all_reduce<std::uint8_t>(comm, (1u << 20) + 3, ReduceOp::kSum, options);

@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "tests/half_reference.h"
+
 namespace clustar::bench::proxy {
 namespace {
 
@@ -86,6 +88,14 @@ TEST(DirectBlocks, RescaleTouchesWhatIsMissingOnly) {
   const std::vector<std::vector<ElementRange>> all{{{0, 1}}, {{0, 1}}};
   rescale(reinterpret_cast<std::byte*>(pair.data()), DataType::kFloat64, 2, all);
   EXPECT_EQ(pair, (std::vector<double>{0, 8}));
+  // Whole numbers and their thirds, which a 16-bit type rounds.
+  std::vector<clustar::tests::Float16> halves{clustar::tests::Float16(5), clustar::tests::Float16(6),
+                                              clustar::tests::Float16(7)};
+  const std::vector<std::vector<ElementRange>> of_one{{{1, 3}}, {}, {}, {}};
+  rescale(reinterpret_cast<std::byte*>(halves.data()), DataType::kFloat16, 4, of_one);
+  EXPECT_EQ(halves[0].bits, clustar::tests::Float16(5).bits);
+  EXPECT_EQ(halves[1].bits, clustar::tests::Float16(8).bits);
+  EXPECT_EQ(halves[2].bits, clustar::tests::Float16(28.0 / 3).bits);
 }
 
 TEST(DirectBlocks, ZeroesTheRangesOrAllElse) {

@@ -147,6 +147,8 @@ TEST_P(Direct, SumsInRankOrder) {
     on_ranks(size, direct_options(size % 2 + 1), [](Communicator& comm, Bootstrap&) {
       for (const std::size_t count : {0u, 1u, 3u, 5u, 17u, 1000u, 300'001u}) check_direct<float>(comm, count);
       check_direct<double>(comm, 4'097);
+      check_direct<clustar::tests::Float16>(comm, 5'003);
+      check_direct<clustar::tests::Bfloat16>(comm, 5'003);
       check_direct<float>(comm, 33, Missing::kResidual);
     });
   }
@@ -226,9 +228,12 @@ TEST_P(Direct, MissingContributionsByElement) {
     };
     on_ranks(4, direct_options(), body, &book);
   }
-  on_ranks(
-      4, direct_options(),
-      [&](Communicator& comm, Bootstrap&) { check_direct<double>(comm, 140'003, Missing::kRescale, book, 0); }, &book);
+  const auto other_types = [&](Communicator& comm, Bootstrap&) {
+    check_direct<double>(comm, 140'003, Missing::kRescale, book, 0);
+    check_direct<clustar::tests::Bfloat16>(comm, 560'003, Missing::kRescale, book, 1);  // 1 has no losses
+    check_direct<clustar::tests::Float16>(comm, 560'003, Missing::kRescale, book, 2);
+  };
+  on_ranks(4, direct_options(), other_types, &book);
 }
 
 TEST_P(Direct, AbortInFlight) {

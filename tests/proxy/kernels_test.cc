@@ -1,6 +1,8 @@
 // The arithmetic and the LL / LL128 line formats.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -9,6 +11,8 @@
 #include "bench/proxy/line_codec.h"
 #include "bench/proxy/reduce.h"
 #include "bench/proxy/slice_kernel.h"
+#include "tests/half_reference.h"
+#include "tests/proxy/collectives.h"
 
 namespace clustar::bench::proxy {
 namespace {
@@ -35,6 +39,33 @@ TEST(Reduce, AllTypesAndOps) {
   check_combine<double>(DataType::kFloat64);
   check_combine<std::int32_t>(DataType::kInt32);
   check_combine<std::uint8_t>(DataType::kUint8);
+}
+
+template <class Half>
+void check_halves(DataType type) {
+  std::vector<Half> a, b, sums, greatest;
+  for (int i = 0; i < 3000; ++i) {
+    a.push_back(value_of<Half>(0, static_cast<std::size_t>(i)));
+    b.push_back(Half(std::ldexp(static_cast<double>(value_of<Half>(1, static_cast<std::size_t>(i))), i % 40 - 20)));
+    sums.push_back(a.back() + b.back());
+    greatest.push_back(std::max(b.back(), a.back()));
+  }
+  std::vector<Half> out(a.size());
+  combine(out.data(), a.data(), b.data(), a.size(), type, ReduceOp::kSum);
+  EXPECT_TRUE(same_bits(out, sums));
+  combine(out.data(), a.data(), b.data(), a.size(), type, ReduceOp::kMax);
+  EXPECT_TRUE(same_bits(out, greatest));
+  const Half infinity(std::numeric_limits<double>::infinity());
+  combine(out.data(), &infinity, a.data(), 1, type, ReduceOp::kSum);
+  EXPECT_EQ(out[0].bits, infinity.bits);
+  const Half minus(-std::numeric_limits<double>::infinity());
+  combine(out.data(), &infinity, &minus, 1, type, ReduceOp::kSum);
+  EXPECT_TRUE(std::isnan(static_cast<double>(out[0])));
+}
+
+TEST(Reduce, SixteenBitSumsAreRoundedOnce) {
+  check_halves<clustar::tests::Float16>(DataType::kFloat16);
+  check_halves<clustar::tests::Bfloat16>(DataType::kBfloat16);
 }
 
 TEST(Reduce, IntegerSumsWrap) {

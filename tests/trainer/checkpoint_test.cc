@@ -273,6 +273,27 @@ TEST_F(Resume, WithShardedMomentumAndMicroBatches) {
   expect_continuation(problem);
 }
 
+// From a scale that is too large: a run that began with it again would skip other steps.
+TEST_F(Resume, WithALossScale) {
+  for (const parallel::Sharding sharding : {parallel::Sharding::kNone, parallel::Sharding::kZero1}) {
+    Problem problem("lr");
+    problem.config.precision = Precision::kFloat16;
+    problem.config.loss_scale = {.scaling = LossScaling::kDynamic, .scale = kMostLossScale, .interval = 4};
+    problem.config.sharding = sharding;
+    problem.plan = plan_of(problem.config, problem.model, 2);
+    expect_continuation(problem);
+    const auto other = [&](LossScaleOptions scale) {
+      problem.config.loss_scale = scale;
+      return trouble(run(problem, 5, "", file_));
+    };
+    EXPECT_THAT(other({.scaling = LossScaling::kStatic, .scale = 8}),
+                HasSubstr("--loss-scale: dynamic=16777216, interval 4 there, 8 here"));
+    problem.config.precision = Precision::kBfloat16;
+    problem.plan = plan_of(problem.config, problem.model, 2);
+    EXPECT_THAT(other({}), HasSubstr("--precision: f16 there, bf16 here"));
+  }
+}
+
 TEST_F(Resume, WithWhatCodecsLeftOut) {
   for (const Codec codec : {Codec::kOneBit, Codec::kTopK}) {
     Problem problem("mlp-small");
@@ -308,7 +329,7 @@ TEST_F(Resume, AnotherRunIsNamedByItsDifferences) {
                              HasSubstr("--seed: 1 there, 9 here"), Not(HasSubstr("--lr"))));
   Problem other("mlp-small");
   other.dataset = generate_digits(400, 2);
-  EXPECT_THAT(trouble(run(other, 2, "", file_)), HasSubstr("data set: 400 examples, digest"));
+  EXPECT_THAT(trouble(run(other, 2, "", file_)), HasSubstr("data set (--data): 400 examples, digest"));
   Problem same("mlp-small");
   EXPECT_THAT(trouble(run(same, 1, "", file_)), AllOf(HasSubstr("end of epoch 1"), HasSubstr("--epochs")));
   const RankOutcome alone = [&] {

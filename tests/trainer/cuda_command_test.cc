@@ -62,6 +62,23 @@ TEST(TrainOnCuda, AgreesWithTheProcessorToRounding) {
   }
 }
 
+TEST(TrainOnCuda, RoundsTo16BitsAsTheProcessorDoes) {
+  const auto loss = [](const char* precision, const Words& device) {
+    const json results =
+        results_of_training(plus({"--model", "mlp", "--width-divisor", "8", "--examples", "100", "--epochs", "2",
+                                  "--batch", "40", "--lr", "0.05", "--precision", precision},
+                                 device));
+    EXPECT_EQ(results.value("precision", ""), precision);
+    return results.value("loss", 0.0);
+  };
+  const double whole = loss("f32", kOnCuda);
+  for (const char* precision : {"bf16", "f16"}) {
+    const double cuda = loss(precision, kOnCuda);
+    EXPECT_NEAR(cuda, loss(precision, {}), 2e-3) << precision;
+    EXPECT_NE(cuda, whole) << precision;
+  }
+}
+
 TEST(TrainOnCuda, EveryLineSaysEmulated) {
   const Outcome outcome = start_training(plus({"--model", "lr", "--examples", "200", "--epochs", "2"}, kOnCuda));
   ASSERT_EQ(outcome.status, 0) << outcome.err;

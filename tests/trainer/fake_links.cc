@@ -7,30 +7,64 @@
 #include <optional>
 
 #include "bench/proxy/direct_blocks.h"
+#include "bench/proxy/steps.h"
+#include "transport/base/half.h"
 
 namespace clustar::bench::trainer {
+namespace {
 
-void FakeWorld::join_reduction(std::uint64_t number, int rank, float* data, std::size_t count) {
-  const std::lock_guard lock(mutex_);
-  join(reductions_[number], number, rank, data, count);
+using proxy::DataType;
+
+float read(DataType type, const void* from, std::size_t i) {
+  std::uint16_t half = 0;
+  if (type != DataType::kFloat32) std::memcpy(&half, static_cast<const std::byte*>(from) + 2 * i, sizeof half);
+  if (type == DataType::kFloat16) return from_float16(half);
+  if (type == DataType::kBfloat16) return from_bfloat16(half);
+  float value = 0;
+  std::memcpy(&value, static_cast<const std::byte*>(from) + 4 * i, sizeof value);
+  return value;
 }
 
-void FakeWorld::join_exchange(std::uint64_t number, int rank, float* data, std::size_t count, proxy::Missing missing,
-                              float* residual) {
+void write(DataType type, void* to, std::size_t i, float value) {
+  if (type == DataType::kFloat32) {
+    std::memcpy(static_cast<std::byte*>(to) + 4 * i, &value, sizeof value);
+    return;
+  }
+  const std::uint16_t half = type == DataType::kFloat16 ? to_float16(value) : to_bfloat16(value);
+  std::memcpy(static_cast<std::byte*>(to) + 2 * i, &half, sizeof half);
+}
+
+float rounded(DataType type, float value) {
+  if (type == DataType::kFloat16) return from_float16(to_float16(value));
+  if (type == DataType::kBfloat16) return from_bfloat16(to_bfloat16(value));
+  return value;
+}
+
+}  // namespace
+
+void FakeWorld::join_reduction(std::uint64_t number, int rank, void* data, std::size_t count, DataType type) {
+  const std::lock_guard lock(mutex_);
+  join(reductions_[number], number, rank, data, count, type);
+}
+
+void FakeWorld::join_exchange(std::uint64_t number, int rank, void* data, std::size_t count, DataType type,
+                              proxy::Missing missing, float* residual) {
   const std::lock_guard lock(mutex_);
   Reduction& reduction = reductions_[number];
   reduction.direct = true;
   reduction.missing = missing;
   reduction.residuals.resize(ranks_);
   reduction.residuals[static_cast<std::size_t>(rank)] = residual;
-  join(reduction, number, rank, data, count);
+  join(reduction, number, rank, data, count, type);
 }
 
 // Under mutex_.
-void FakeWorld::join(Reduction& reduction, std::uint64_t number, int rank, float* data, std::size_t count) {
+void FakeWorld::join(Reduction& reduction, std::uint64_t number, int rank, void* data, std::size_t count,
+                     DataType type) {
   reduction.buffers.resize(ranks_);
   reduction.buffers[static_cast<std::size_t>(rank)] = data;
   reduction.count = count;
+  reduction.type = type;
   if (++reduction.joined < ranks_) return;
   reduction.missing_contributions.resize(ranks_);
   reduction.expected_contributions.resize(ranks_);
@@ -39,11 +73,15 @@ void FakeWorld::join(Reduction& reduction, std::uint64_t number, int rank, float
       exchange(reduction, number, i);
       continue;
     }
-    float sum = reduction.buffers[0][i];
-    for (std::size_t r = 1; r < ranks_; ++r) sum += reduction.buffers[r][i];
-    for (float* buffer : reduction.buffers) buffer[i] = sum;
+    float sum = read(type, reduction.buffers[0], i);
+    for (std::size_t r = 1; r < ranks_; ++r) sum = rounded(type, sum + read(type, reduction.buffers[r], i));
+    for (void* buffer : reduction.buffers) write(type, buffer, i, sum);
   }
-  if (after_reduce) after_reduce(number, reduction.buffers, count);
+  if (after_reduce && type == DataType::kFloat32) {
+    std::vector<float*> buffers;
+    for (void* buffer : reduction.buffers) buffers.push_back(static_cast<float*>(buffer));
+    after_reduce(number, buffers, count);
+  }
   reduction.done = true;
   changed_.notify_all();
 }
@@ -51,27 +89,28 @@ void FakeWorld::join(Reduction& reduction, std::uint64_t number, int rank, float
 // Element i of a direct all-reduce, as communicator.h says.
 void FakeWorld::exchange(Reduction& reduction, std::uint64_t number, std::size_t i) {
   const int size = static_cast<int>(ranks_);
-  const std::size_t share = proxy::block_share(size, reduction.count, sizeof(float));
+  const DataType type = reduction.type;
+  const std::size_t share = proxy::block_share(size, reduction.count, proxy::element_bytes(type));
   const auto owner = static_cast<int>(i / share);
   float sum = 0;
   int contributions = 0;
   for (int from = 0; from < size; ++from) {
     const auto r = static_cast<std::size_t>(from);
     const bool lost = from != owner && loses && loses(number, from, owner, i);
-    const float mine = reduction.buffers[r][i];
+    const float mine = read(type, reduction.buffers[r], i);
     if (reduction.residuals[r] != nullptr) reduction.residuals[r][i] = lost ? mine : 0;
     if (from != owner) ++reduction.expected_contributions[static_cast<std::size_t>(owner)];
     if (lost) {
       ++reduction.missing_contributions[static_cast<std::size_t>(owner)];
     } else {
-      sum = from == 0 ? mine : sum + mine;
+      sum = from == 0 ? mine : rounded(type, sum + mine);
       ++contributions;
     }
   }
   if (reduction.missing == proxy::Missing::kRescale && contributions < size) {
     sum = static_cast<float>(static_cast<double>(sum) * size / contributions);
   }
-  for (float* buffer : reduction.buffers) buffer[i] = sum;
+  for (void* buffer : reduction.buffers) write(type, buffer, i, sum);
 }
 
 bool FakeWorld::reduction_done(std::uint64_t number) {
@@ -114,6 +153,13 @@ std::vector<std::size_t> FakeWorld::reduced() const {
   return counts;
 }
 
+std::vector<DataType> FakeWorld::types() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<DataType> types;
+  for (const auto& [number, reduction] : reductions_) types.push_back(reduction.type);
+  return types;
+}
+
 class FakePending final : public proxy::Pending {
  public:
   // Without a number it is complete.
@@ -143,34 +189,31 @@ class FakeCommunicator final : public proxy::Communicator {
   void record_steps(bool) override {}
   void abort() override {}
   Result<void> close() override { return {}; }
-  std::unique_ptr<proxy::Pending> all_reduce(void* data, std::size_t count, proxy::DataType, proxy::ReduceOp) override {
-    world_.join_reduction(next_, rank_, static_cast<float*>(data), count);
-    totals_.bytes_sent += count * sizeof(float);
-    ++totals_.messages_sent;
-    return std::make_unique<FakePending>(world_, rank_, next_++, count * sizeof(float));
+  std::unique_ptr<proxy::Pending> all_reduce(void* data, std::size_t count, DataType type, proxy::ReduceOp) override {
+    world_.join_reduction(next_, rank_, data, count, type);
+    return started(count * proxy::element_bytes(type));
   }
-  std::unique_ptr<proxy::Pending> all_reduce_direct(void* data, std::size_t count, proxy::DataType,
+  std::unique_ptr<proxy::Pending> all_reduce_direct(void* data, std::size_t count, DataType type,
                                                     proxy::Missing missing, void* residual) override {
-    world_.join_exchange(next_, rank_, static_cast<float*>(data), count, missing, static_cast<float*>(residual));
-    totals_.bytes_sent += count * sizeof(float);
-    ++totals_.messages_sent;
-    return std::make_unique<FakePending>(world_, rank_, next_++, count * sizeof(float));
+    world_.join_exchange(next_, rank_, data, count, type, missing, static_cast<float*>(residual));
+    return started(count * proxy::element_bytes(type));
   }
   // In rank order, as the all-reduces; complete when it returns.
-  std::unique_ptr<proxy::Pending> reduce_scatter(const void* send, void* recv, std::size_t count, proxy::DataType,
+  std::unique_ptr<proxy::Pending> reduce_scatter(const void* send, void* recv, std::size_t count, DataType type,
                                                  proxy::ReduceOp) override {
     const auto ranks = static_cast<std::size_t>(world_.size());
-    const std::size_t bytes = count * sizeof(float);
+    const std::size_t bytes = count * proxy::element_bytes(type);
     const std::vector<std::byte> all =
         world_.gather_block(next_gather_++, rank_, {static_cast<const std::byte*>(send), ranks * bytes});
     std::vector<float> sum(count);
-    std::vector<float> more(count);
     for (std::size_t r = 0; r < ranks && count > 0; ++r) {
       const std::byte* const block = all.data() + (r * ranks + static_cast<std::size_t>(rank_)) * bytes;
-      std::memcpy(r == 0 ? sum.data() : more.data(), block, bytes);
-      for (std::size_t i = 0; r > 0 && i < count; ++i) sum[i] += more[i];
+      for (std::size_t i = 0; i < count; ++i) {
+        const float mine = read(type, block, i);
+        sum[i] = r == 0 ? mine : rounded(type, sum[i] + mine);
+      }
     }
-    if (count > 0) std::memcpy(recv, sum.data(), bytes);
+    for (std::size_t i = 0; i < count; ++i) write(type, recv, i, sum[i]);
     totals_.bytes_sent += (ranks - 1) * bytes;
     ++totals_.messages_sent;
     return std::make_unique<FakePending>(world_, rank_, std::nullopt, (ranks - 1) * bytes);
@@ -218,6 +261,12 @@ class FakeCommunicator final : public proxy::Communicator {
   Totals totals() const override { return totals_; }
 
  private:
+  std::unique_ptr<proxy::Pending> started(std::size_t bytes) {
+    totals_.bytes_sent += bytes;
+    ++totals_.messages_sent;
+    return std::make_unique<FakePending>(world_, rank_, next_++, bytes);
+  }
+
   FakeWorld& world_;
   int rank_;
   std::uint64_t next_ = 0;

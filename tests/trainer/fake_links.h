@@ -23,6 +23,7 @@ class FakeWorld {
   explicit FakeWorld(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
 
   // Called with each finished all-reduce's number (from 0) and every rank's buffer, to damage what a transport would.
+  // Of float32 only.
   std::function<void(std::uint64_t number, const std::vector<float*>& buffers, std::size_t count)> after_reduce;
   // Whether direct all-reduce `number` loses element i of what rank `from` sends to rank `to`, which adds it up. Null:
   // nothing is lost.
@@ -37,6 +38,8 @@ class FakeWorld {
   int size() const { return static_cast<int>(ranks_); }
   // The element counts of the all-reduces so far, in order.
   std::vector<std::size_t> reduced() const;
+  // And what they summed.
+  std::vector<proxy::DataType> types() const;
 
  private:
   friend class FakeCommunicator;
@@ -44,8 +47,9 @@ class FakeWorld {
   friend class FakePending;
   struct Reduction {
     bool direct = false;
+    proxy::DataType type = proxy::DataType::kFloat32;
     proxy::Missing missing = proxy::Missing::kZero;
-    std::vector<float*> buffers;
+    std::vector<void*> buffers;
     std::vector<float*> residuals;  // null: none
     std::vector<std::uint64_t> missing_contributions;
     std::vector<std::uint64_t> expected_contributions;
@@ -57,10 +61,10 @@ class FakeWorld {
     std::vector<std::byte> all;
     std::size_t joined = 0;
   };
-  void join_reduction(std::uint64_t number, int rank, float* data, std::size_t count);
-  void join_exchange(std::uint64_t number, int rank, float* data, std::size_t count, proxy::Missing missing,
-                     float* residual);
-  void join(Reduction& reduction, std::uint64_t number, int rank, float* data, std::size_t count);
+  void join_reduction(std::uint64_t number, int rank, void* data, std::size_t count, proxy::DataType type);
+  void join_exchange(std::uint64_t number, int rank, void* data, std::size_t count, proxy::DataType type,
+                     proxy::Missing missing, float* residual);
+  void join(Reduction& reduction, std::uint64_t number, int rank, void* data, std::size_t count, proxy::DataType type);
   void exchange(Reduction& reduction, std::uint64_t number, std::size_t i);
   bool reduction_done(std::uint64_t number);
   proxy::CollectiveStats wait_reduction(std::uint64_t number, int rank);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
@@ -21,6 +22,8 @@ struct FakeDevice {
   bool empty = true;
   int freed = 0;
   int freed_while_busy = 0;
+  int type = -1;           // of the latest all-reduce
+  std::size_t copied = 0;  // bytes of the latest copy
 };
 FakeDevice fake_device;
 
@@ -50,8 +53,9 @@ NcclLibrary fake_library() {
     fake_device.aborted = true;
     return kNcclSuccess;
   };
-  library.nccl.all_reduce = [](const void*, void*, std::size_t, int, int, void*, void*) {
+  library.nccl.all_reduce = [](const void*, void*, std::size_t, int type, int, void*, void*) {
     fake_device.empty = false;
+    fake_device.type = type;
     return kNcclSuccess;
   };
   library.nccl.get_error_string = [](int) { return "an error"; };
@@ -68,7 +72,10 @@ NcclLibrary fake_library() {
   library.cuda.free = library.cuda.host_unregister = [](void*) { return free_on_fake_device(); };
   library.cuda.stream_destroy = [](void*) { return free_on_fake_device(); };
   library.cuda.host_register = [](void*, std::size_t, unsigned) { return kCudaSuccess; };
-  library.cuda.memcpy_async = [](void*, const void*, std::size_t, int, void*) { return kCudaSuccess; };
+  library.cuda.memcpy_async = [](void*, const void*, std::size_t bytes, int, void*) {
+    fake_device.copied = bytes;
+    return kCudaSuccess;
+  };
   library.cuda.stream_create = library.cuda.event_create = [](void** made, unsigned) {
     *made = &somewhere;
     return kCudaSuccess;
@@ -97,7 +104,7 @@ class FailedNcclCollective : public ::testing::Test {
     collective_ = *create_nccl_collective(fake_library(), *bootstrap_,
                                           {.stall_timeout = milliseconds(50), .close_timeout = milliseconds(200)});
     pending_ = collective_->all_reduce(collective_->map(gradients_.data(), gradients_.size() * sizeof(float)),
-                                       gradients_.size(), {}, nullptr);
+                                       gradients_.size(), Precision::kFloat32, {}, nullptr);
   }
 
   std::vector<float> gradients_ = std::vector<float>(16);
@@ -113,6 +120,18 @@ TEST_F(FailedNcclCollective, HasEndedItsCopiesWhenWaitReturns) {
   EXPECT_TRUE(collective_->close());
   EXPECT_EQ(fake_device.freed, 3);
   EXPECT_EQ(fake_device.freed_while_busy, 0);
+}
+
+// The numbers of ncclDataType_t: ncclFloat16, ncclFloat32, ncclBfloat16.
+TEST_F(FailedNcclCollective, IsAskedForTheTypeAndItsBytes) {
+  for (const auto& [precision, type] :
+       {std::pair(Precision::kFloat16, 6), std::pair(Precision::kFloat32, 7), std::pair(Precision::kBfloat16, 9)}) {
+    const auto mapped = collective_->map(gradients_.data(), gradients_.size() * sizeof(float));
+    const auto pending = collective_->all_reduce(mapped, gradients_.size(), precision, {}, nullptr);
+    EXPECT_EQ(fake_device.type, type);
+    EXPECT_EQ(fake_device.copied, gradients_.size() * element_bytes(precision));
+  }
+  fake_device.looks_after_abort = 0;
 }
 
 TEST_F(FailedNcclCollective, AfterAnAbortIsNoSuccessThoughItsStreamIsEmpty) {

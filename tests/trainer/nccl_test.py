@@ -28,6 +28,7 @@ CASES = {
     "mlt": (MLT, []),
     "zero1": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple"}, ["--optimizer-sharding", "zero1", *LAYERS]),
     "cuda": (MLT, ["--device", "cuda"]),  # gradients of kernels on the device whose runtime NCCL has
+    "f16": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple"}, ["--precision", "f16"]),
     "mlt-loss": ({**MLT, "CLUSTAR_LOSS_WARMUP": "0"}, ["--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
 }
 # Which bytes are lost is another draw each time, and the final loss with it: over 12 runs on MNIST and 10 on generated
@@ -98,7 +99,7 @@ def case(args, name):
           f"{proxy['parameters_digest']}; missing {nccl['missing_bytes']}, {proxy['missing_bytes']} of "
           f"{nccl['eligible_bytes']}")
     problem = wrong(name, nccl, proxy)
-    if problem or name in ("mlt", "zero1", "cuda"):
+    if problem or name in ("mlt", "zero1", "cuda", "f16"):
         return problem
     # The comparison itself: with the sums taken out it must fail, though replicas are equal and training ends.
     said, without = train(args, "nccl", {**environment, "NCCL_HOST_WITHOUT_REDUCTION": "1"}, options)

@@ -43,8 +43,9 @@ TEST(ParaexpressCollective, SumsPartsOfMappedMemory) {
       std::vector<float> values(kElements, static_cast<float>(rank + 1));
       const Buffer mapped = collective.map(values.data(), values.size() * sizeof(float));
       // Two at a time, as gradient buckets are.
-      const auto left = collective.all_reduce(mapped, kFirst, {}, nullptr);
-      const auto right = collective.all_reduce(mapped.at(kFirst * sizeof(float)), kElements - kFirst - 1, {}, nullptr);
+      const auto left = collective.all_reduce(mapped, kFirst, Precision::kFloat32, {}, nullptr);
+      const auto right = collective.all_reduce(mapped.at(kFirst * sizeof(float)), kElements - kFirst - 1,
+                                               Precision::kFloat32, {}, nullptr);
       for (const auto& pending : {left.get(), right.get()}) {
         const auto outcome = pending->wait();
         if (!outcome) return tl::unexpected(outcome.error());
@@ -86,7 +87,7 @@ TEST(ParaexpressCollective, GathersFromElsewhereAndInPlace) {
 TEST(ParaexpressCollective, MemoryOfADeviceIsRefused) {
   const auto errors = on_ranks(2, PlanChoice::kAuto, [](int, ParaexpressCollective& collective) -> Result<void> {
     std::byte somewhere{};
-    const auto outcome = collective.all_reduce({nullptr, &somewhere}, 1, {}, nullptr)->wait();
+    const auto outcome = collective.all_reduce({nullptr, &somewhere}, 1, Precision::kFloat32, {}, nullptr)->wait();
     return outcome ? Result<void>() : tl::unexpected(outcome.error());
   });
   EXPECT_THAT(errors, ::testing::Each(HasSubstr("work on host memory")));
@@ -97,7 +98,7 @@ TEST(ParaexpressCollective, AnAbortEndsTheOthersToo) {
     std::vector<float> values(1000);
     const Buffer mapped = collective.map(values.data(), values.size() * sizeof(float));
     if (rank == 1) collective.abort();
-    const auto outcome = collective.all_reduce(mapped, values.size(), {}, nullptr)->wait();
+    const auto outcome = collective.all_reduce(mapped, values.size(), Precision::kFloat32, {}, nullptr)->wait();
     return outcome ? Result<void>() : tl::unexpected(outcome.error());
   });
   EXPECT_THAT(errors, ::testing::Each(HasSubstr("rank 1")));

@@ -57,7 +57,7 @@ std::vector<std::string> on_ps_ranks(int ranks, const PsWork& work) {
 
 Result<void> sum(PsCollective& collective, std::vector<float>& values) {
   const Buffer mapped = collective.map(values.data(), values.size() * sizeof(float));
-  const auto outcome = collective.all_reduce(mapped, values.size(), {}, nullptr)->wait();
+  const auto outcome = collective.all_reduce(mapped, values.size(), Precision::kFloat32, {}, nullptr)->wait();
   return outcome ? Result<void>() : tl::unexpected(outcome.error());
 }
 
@@ -81,8 +81,9 @@ TEST(PsCollective, SumsInRankOrderWithTheSameBitsOnAllRanks) {
     const auto errors = on_ps_ranks(ranks, [&](int rank, PsCollective& collective) -> Result<void> {
       std::vector<float> values = gradients_of(rank, kElements);
       const Buffer mapped = collective.map(values.data(), values.size() * sizeof(float));
-      const auto left = collective.all_reduce(mapped, kFirst, {}, nullptr);
-      const auto right = collective.all_reduce(mapped.at(kFirst * sizeof(float)), kElements - kFirst - 1, {}, nullptr);
+      const auto left = collective.all_reduce(mapped, kFirst, Precision::kFloat32, {}, nullptr);
+      const auto right = collective.all_reduce(mapped.at(kFirst * sizeof(float)), kElements - kFirst - 1,
+                                               Precision::kFloat32, {}, nullptr);
       // In another order than they were started, which is the one that they run in.
       for (const auto& pending : {right.get(), left.get(), right.get()}) {
         const auto outcome = pending->wait();
@@ -129,9 +130,10 @@ TEST(PsCollective, GathersFromElsewhereAndInPlace) {
 TEST(PsCollective, MemoryOfADeviceAndTooMuchOfItAreRefused) {
   const auto errors = on_ps_ranks(2, [](int, PsCollective& collective) -> Result<void> {
     std::byte somewhere{};
-    const auto device = collective.all_reduce({nullptr, &somewhere}, 1, {}, nullptr)->wait();
+    const auto device = collective.all_reduce({nullptr, &somewhere}, 1, Precision::kFloat32, {}, nullptr)->wait();
     EXPECT_THAT(device.error().message, HasSubstr("work on host memory"));
-    const auto huge = collective.all_reduce({&somewhere}, (std::size_t{1} << 28) + 1, {}, nullptr)->wait();
+    const auto huge =
+        collective.all_reduce({&somewhere}, (std::size_t{1} << 28) + 1, Precision::kFloat32, {}, nullptr)->wait();
     EXPECT_THAT(huge.error().message, HasSubstr("allowed: at most 1073741824"));
     const auto gathered = collective.all_gather({&somewhere}, {&somewhere}, (std::size_t{1} << 29) + 1, {})->wait();
     EXPECT_THAT(gathered.error().message, HasSubstr("allowed: at most 536870912"));
@@ -332,8 +334,9 @@ class PlayedServer {
         return;
       }
       std::vector<float> values(4'000'000, 1);  // more than sockets hold
-      const auto pending =
-          (*collective)->all_reduce((*collective)->map(values.data(), values.size() * 4), values.size(), {}, nullptr);
+      const auto pending = (*collective)
+                               ->all_reduce((*collective)->map(values.data(), values.size() * 4), values.size(),
+                                            Precision::kFloat32, {}, nullptr);
       started = true;
       started.notify_all();
       go.wait(false);

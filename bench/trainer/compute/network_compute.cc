@@ -30,7 +30,7 @@ NetworkCompute::NetworkCompute(const Model& model, const BucketPlan& plan, graph
       classes_(model.classes),
       most_evaluated_(evaluation_batch(model.graph, options.most_share)),
       network_(model.graph, math, plan.tensor_offset, std::max(most_evaluated_, options.most_share),
-               draws_of(options.seed, options.rank)) {
+               draws_of(options.seed, options.rank), options.precision) {
   if (options_.clock != nullptr) {
     network_.observe([clock = options_.clock](std::size_t node, graph::Pass pass, double seconds) {
       clock->add(node, pass, seconds);

@@ -12,15 +12,17 @@
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/network.h"
 #include "bench/trainer/model.h"
+#include "bench/trainer/precision/precision.h"
 
 namespace clustar::bench::trainer {
 
 class NetworkCompute final : public Compute {
  public:
   struct Options {
-    std::uint64_t seed = 1;       // of the first parameters and of dropout
-    int rank = 0;                 // each drops others
-    std::size_t most_share = 1;   // examples of one forward()
+    std::uint64_t seed = 1;      // of the first parameters and of dropout
+    int rank = 0;                // each drops others
+    std::size_t most_share = 1;  // examples of one forward()
+    Precision precision = Precision::kFloat32;
     LayerClock* clock = nullptr;  // hears how long each layer took; null: nobody
   };
   // `model`, `math` and what `options` point to outlive it; `plan` does not need to.

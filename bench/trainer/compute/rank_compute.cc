@@ -24,6 +24,7 @@ BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks) {
   BucketPlan plan = scaled_plan(model, config.first_bucket_bytes, config.bucket_bytes, config.compute.byte_scale);
   const bool shards = config.sharding == parallel::Sharding::kZero1 && !config.no_communication;
   plan.caps.shards = shards ? static_cast<std::size_t>(ranks) : 1;
+  plan.caps.precision = config.precision;
   return config.initial_buckets == InitialBuckets::kOne ? plan_one_bucket(plan.tensor_elements, plan.caps)
                                                         : plan_buckets(plan.tensor_elements, plan.caps);
 }
@@ -76,8 +77,11 @@ Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, 
     return made;
   }
   if (!config.record_compute.empty()) made.clock = std::make_unique<LayerClock>(model);
-  const NetworkCompute::Options options{
-      .seed = config.seed, .rank = rank, .most_share = largest_micro_batch(config, ranks), .clock = made.clock.get()};
+  const NetworkCompute::Options options{.seed = config.seed,
+                                        .rank = rank,
+                                        .most_share = largest_micro_batch(config, ranks),
+                                        .precision = config.precision,
+                                        .clock = made.clock.get()};
   if (config.compute.device == DeviceKind::kCuda) {
     if (auto ok = open_cuda(config, model, made); !ok) return tl::unexpected(ok.error());
     made.compute = std::make_unique<DeviceCompute>(model, plan, *made.math, options);

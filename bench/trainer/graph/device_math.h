@@ -11,6 +11,7 @@
 #include "bench/trainer/graph/kernel.h"
 #include "bench/trainer/graph/op.h"
 #include "bench/trainer/graph/shape.h"
+#include "bench/trainer/precision/precision.h"
 
 namespace clustar::bench::trainer::graph {
 
@@ -29,6 +30,8 @@ class DeviceMath {
   virtual void download(float* host, const float* device, std::size_t count) = 0;
   virtual void fill(float* values, std::size_t count, float value) = 0;
   virtual void add(float* sum, const float* more, std::size_t count) = 0;  // sum += more
+  // Values that are float32 in memory, rounded to what a 16-bit type has; `to` may be `from`.
+  virtual void round(float* to, const float* from, std::size_t count, Precision precision) = 0;
   // `inputs` and `output` are the shapes that the graph says. The kernel may use the DeviceMath as long as it lives.
   virtual std::unique_ptr<Kernel> kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) = 0;
 };

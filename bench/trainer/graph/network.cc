@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <utility>
+#include <variant>
 
 #include "transport/base/rng.h"
 
@@ -19,8 +20,8 @@ clustar::Rng initialisation_rng(std::uint64_t seed) {
 }  // namespace
 
 Network::Network(const Graph& graph, DeviceMath& math, std::span<const std::size_t> tensor_offsets,
-                 std::size_t max_batch, std::uint64_t draws)
-    : graph_(graph), math_(math), draws_(draws) {
+                 std::size_t max_batch, std::uint64_t draws, Precision precision)
+    : graph_(graph), math_(math), precision_(precision), draws_(draws) {
   std::size_t tensor = 0;
   std::size_t scratch = 0;
   for (const Node& node : graph.nodes()) {
@@ -53,6 +54,48 @@ Network::Network(const Graph& graph, DeviceMath& math, std::span<const std::size
     }
   }
   plan_gradients(max_batch);
+  if (precision != Precision::kFloat32) plan_rounding();
+}
+
+// What autocast of PyTorch's AMP casts: weights and biases of products of matrices. Scales and shifts of norms, and
+// rows of embeddings, are read as they are. Numbers of tokens are no values.
+void Network::plan_rounding() {
+  const auto multiplies = [](const Op& op) {
+    return std::holds_alternative<Linear>(op) || std::holds_alternative<Convolution>(op);
+  };
+  std::size_t weights = 0;
+  rounds_input_ = true;
+  for (std::size_t n = 1; n < stages_.size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    if (std::holds_alternative<Embedding>(node.op) && node.inputs[0] == 0) rounds_input_ = false;
+    if (!multiplies(node.op)) continue;
+    for (const std::size_t size : stages_[n].sizes) weights += size;
+  }
+  rounded_ = math_.allocate(weights);
+  float* at = rounded_.get();
+  for (std::size_t n = 1; n < stages_.size(); ++n) {
+    if (!multiplies(graph_.nodes()[n].op)) continue;
+    for (const std::size_t size : stages_[n].sizes) {
+      stages_[n].rounded.push_back(at);
+      at += size;
+    }
+  }
+}
+
+void Network::round(float* values, std::size_t count) {
+  if (precision_ != Precision::kFloat32) math_.round(values, values, count, precision_);
+}
+
+void Network::round_parameters(const Stage& stage, const float* parameters) {
+  for (std::size_t t = 0; t < stage.rounded.size(); ++t) {
+    math_.round(stage.rounded[t], parameters + stage.offsets[t], stage.sizes[t], precision_);
+  }
+}
+
+// As its kernel reads them: in backward, as forward rounded them.
+std::vector<const float*> Network::parameters_of(const Stage& stage, const float* parameters) const {
+  if (stage.rounded.empty()) return tensor_pointers(stage, parameters);
+  return {stage.rounded.begin(), stage.rounded.end()};
 }
 
 // Walks as backward() will: a value's buffer is taken when its last user writes into it.
@@ -142,11 +185,12 @@ std::span<const float> Network::run(const float* parameters, const float* x, std
                                     const Needs& needs) {
   outputs_.resize(batch * stages_.back().elements);
   if (batch > 0) math_.upload(stages_[0].output.get(), x, batch * stages_[0].elements);
+  if (rounds_input_) round(stages_[0].output.get(), batch * stages_[0].elements);
   for (std::size_t n = 1; n < stages_.size(); ++n) {
     Stage& stage = stages_[n];
     if (needs && !stage.offsets.empty()) needs(stage.first_tensor, stage.offsets.size());
     if (batch == 0) continue;
-    const std::vector<const float*> own = tensor_pointers(stage, parameters);
+    const std::vector<const float*> own = parameters_of(stage, parameters);
     const std::vector<const float*> inputs = input_pointers(n);
     const ForwardCall call{.batch = batch,
                            .training = training,
@@ -157,10 +201,15 @@ std::span<const float> Network::run(const float* parameters, const float* x, std
                            .states = stage.states,
                            .saved = training ? stage.saved.get() : nullptr,
                            .scratch = scratch_.get()};
-    if (training) {
-      timed(n, Pass::kForward, [&] { stage.kernel->forward(call); });
-    } else {
+    const auto compute = [&] {
+      round_parameters(stage, parameters);
       stage.kernel->forward(call);
+      round(stage.output.get(), batch * stage.elements);
+    };
+    if (training) {
+      timed(n, Pass::kForward, compute);
+    } else {
+      compute();
     }
   }
   math_.download(outputs_.data(), stages_.back().output.get(), outputs_.size());
@@ -181,12 +230,13 @@ void Network::backward(const float* parameters, std::span<const float> output_gr
                        const std::function<void(std::size_t tensor)>& ready) {
   if (batch_ == 0) return zero_gradients(gradients, ready);
   math_.upload(gradient_buffers_[stages_.back().gradient_buffer].get(), output_gradient.data(), output_gradient.size());
+  round(gradient_buffers_[stages_.back().gradient_buffer].get(), output_gradient.size());
   std::vector<bool> written(stages_.size());
   written.back() = true;
   for (std::size_t n = stages_.size(); n-- > 1;) {
     const Stage& stage = stages_[n];
     if (!stage.needs_gradient) continue;
-    const std::vector<const float*> own = tensor_pointers(stage, parameters);
+    const std::vector<const float*> own = parameters_of(stage, parameters);
     const std::vector<float*> own_gradients = tensor_pointers(stage, gradients);
     const std::vector<const float*> inputs = input_pointers(n);
     run_backward(n,
@@ -219,13 +269,20 @@ void Network::run_backward(std::size_t n, const BackwardCall& call, std::vector<
   }
   BackwardCall whole = call;
   whole.input_gradients = targets;
-  timed(n, Pass::kParameterGradients, [&] { stage.kernel->backward_parameters(whole); });
+  timed(n, Pass::kParameterGradients, [&] {
+    stage.kernel->backward_parameters(whole);
+    for (std::size_t t = 0; t < stage.sizes.size(); ++t) round(call.gradients[t], stage.sizes[t]);
+  });
   for (std::size_t t = stage.offsets.size(); t-- > 0;) ready(stage.first_tensor + t);
   timed(n, Pass::kInputGradients, [&] {
     stage.kernel->backward_inputs(whole);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      if (targets[i] != nullptr) round(targets[i], call.batch * stages_[inputs[i]].elements);
+    }
     for (const Value value : to_add) {
-      math_.add(gradient_buffers_[stages_[value].gradient_buffer].get(), partial_.get(),
-                call.batch * stages_[value].elements);
+      float* const sum = gradient_buffers_[stages_[value].gradient_buffer].get();
+      math_.add(sum, partial_.get(), call.batch * stages_[value].elements);
+      round(sum, call.batch * stages_[value].elements);
     }
   });
 }

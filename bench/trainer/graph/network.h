@@ -22,10 +22,12 @@ inline constexpr std::size_t kPasses = 3;
 class Network {
  public:
   // `tensor_offsets`: where each tensor, in parameter order, starts in the flat arrays. `graph` and `math` must outlive
-  // the network. `draws` seeds dropout: ranks have different ones, so that each drops others. Throws
-  // std::invalid_argument for a graph in which nobody uses what some node makes.
+  // the network. `draws` seeds dropout: ranks have different ones, so that each drops others. With a `precision` of 16
+  // bits all values, all gradients and the weights that are multiplied by are rounded to it; a kernel adds and keeps
+  // what it saves in float32, as parameters and state are. Throws std::invalid_argument for a graph in which nobody
+  // uses what some node makes.
   Network(const Graph& graph, DeviceMath& math, std::span<const std::size_t> tensor_offsets, std::size_t max_batch,
-          std::uint64_t draws = 0);
+          std::uint64_t draws = 0, Precision precision = Precision::kFloat32);
 
   // From now on the flat arrays have the tensors there; between two passes, also between a forward and its backward.
   void set_tensor_offsets(std::span<const std::size_t> tensor_offsets);
@@ -70,12 +72,17 @@ class Network {
     Memory output;
     Memory saved;
     std::vector<float*> states;   // in states_
+    std::vector<float*> rounded;  // its parameters in rounded_; empty: it reads those it is given
     bool needs_gradient = false;  // a parameter is before it
     std::size_t gradient_buffer = 0;
   };
   template <class Float>
   static std::vector<Float*> tensor_pointers(const Stage& stage, Float* base);
   std::vector<const float*> input_pointers(std::size_t node) const;
+  std::vector<const float*> parameters_of(const Stage& stage, const float* parameters) const;
+  void round(float* values, std::size_t count);
+  void round_parameters(const Stage& stage, const float* parameters);
+  void plan_rounding();
   std::span<const float> run(const float* parameters, const float* x, std::size_t batch, bool training,
                              const Needs& needs);
   void plan_gradients(std::size_t max_batch);
@@ -90,6 +97,9 @@ class Network {
   std::size_t state_floats_ = 0;
   Memory states_;
   Memory scratch_;  // of the node that runs
+  const Precision precision_;
+  bool rounds_input_ = false;
+  Memory rounded_;  // weights as the latest forward() or evaluate() rounded them; null with kFloat32
   // Gradients of values share buffers: one is free again once the node that made the value has used it.
   std::vector<Memory> gradient_buffers_;
   Memory partial_;  // a gradient that is to be added to what other users of the value wrote

@@ -61,6 +61,11 @@ void PlainMath::add(float* sum, const float* more, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) sum[i] += more[i];
 }
 
+void PlainMath::round(float* to, const float* from, std::size_t count, Precision precision) {
+  if (to != from) std::copy_n(from, count, to);
+  round_to(precision, {to, count});
+}
+
 std::unique_ptr<Kernel> PlainMath::kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) {
   return std::visit(Maker{inputs[0], output, gemm_}, op);
 }

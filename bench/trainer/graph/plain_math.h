@@ -16,6 +16,7 @@ class PlainMath : public DeviceMath {
   void download(float* host, const float* device, std::size_t count) override;
   void fill(float* values, std::size_t count, float value) override;
   void add(float* sum, const float* more, std::size_t count) override;
+  void round(float* to, const float* from, std::size_t count, Precision precision) override;
   std::unique_ptr<Kernel> kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) override;
 
  protected:

@@ -10,6 +10,7 @@
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/buckets.h"
+#include "bench/trainer/precision/loss_scaler.h"
 #include "bench/trainer/reducer.h"
 #include "bench/trainer/sgd.h"
 #include "transport/base/result.h"
@@ -48,12 +49,14 @@ class Optimizer {
 // Where buckets are sums, every rank updates all.
 class WholeOptimizer final : public Optimizer {
  public:
-  // All outlive it; the arrays are in the layout of the reducer's plan.
-  WholeOptimizer(GradientReducer& reducer, std::span<float> parameters, std::span<const float> gradients,
-                 const SgdOptions& options)
+  // All outlive it; the arrays are in the layout of the reducer's plan. With a `scaler` that is on, whether a step
+  // counts shows in all sums: the first bring() waits for all.
+  WholeOptimizer(GradientReducer& reducer, std::span<float> parameters, std::span<float> gradients,
+                 const SgdOptions& options, LossScaler& scaler)
       : reducer_(reducer),
         parameters_(parameters),
         gradients_(gradients),
+        scaler_(scaler),
         sgd_(parameters.size(), options.rate, options.momentum, options.weight_decay) {}
 
   void bring(std::size_t bucket) override;
@@ -63,10 +66,18 @@ class WholeOptimizer final : public Optimizer {
   std::size_t momentum_bytes() const override { return reducer_.plan().parameters() * sizeof(float); }
 
  private:
+  void update(const Bucket& bucket);
+  void step_scaled();
+
   GradientReducer& reducer_;
   std::span<float> parameters_;
-  std::span<const float> gradients_;
+  std::span<float> gradients_;
+  LossScaler& scaler_;
   Sgd sgd_;
+  bool stepped_ = false;  // this step, by step_scaled()
 };
+
+// gradients / scale, in place.
+void unscale(std::span<float> gradients, float scale);
 
 }  // namespace clustar::bench::trainer::parallel

@@ -7,16 +7,18 @@
 #include <cstring>
 #include <utility>
 
+#include "bench/trainer/precision/precision.h"
 #include "bench/trainer/timeline.h"
 
 namespace clustar::bench::trainer::parallel {
 
-ShardedOptimizer::ShardedOptimizer(GradientReducer& reducer, std::span<float> parameters,
-                                   std::span<const float> gradients, const SgdOptions& options,
-                                   proxy::Bootstrap& bootstrap, bool in_forward)
+ShardedOptimizer::ShardedOptimizer(GradientReducer& reducer, std::span<float> parameters, std::span<float> gradients,
+                                   const SgdOptions& options, LossScaler& scaler, proxy::Bootstrap& bootstrap,
+                                   bool in_forward)
     : reducer_(reducer),
       parameters_(parameters),
       gradients_(gradients),
+      scaler_(scaler),
       bootstrap_(bootstrap),
       in_forward_(in_forward),
       sgd_(0, options.rate, options.momentum, options.weight_decay) {
@@ -25,6 +27,10 @@ ShardedOptimizer::ShardedOptimizer(GradientReducer& reducer, std::span<float> pa
     if (std::find(collectives_.begin(), collectives_.end(), one) != collectives_.end()) continue;
     collectives_.push_back(one);
     mapped_.push_back(one->map(parameters.data(), parameters.size_bytes()));
+  }
+  if (scaler.is_on()) {
+    finite_.resize(static_cast<std::size_t>(bootstrap.size()));
+    mapped_finite_ = collectives_.front()->map(finite_.data(), finite_.size() * sizeof finite_[0]);
   }
   set_momentum(std::vector<float>(parameters.size()), reducer.plan());
 }
@@ -42,18 +48,49 @@ void ShardedOptimizer::bring(std::size_t bucket) {
 // bucket that comes last is wanted first, and by then all others are there.
 void ShardedOptimizer::update_all() {
   const std::size_t buckets = gathers_.size();
+  const bool at_once = !in_forward_ && !scaler_.is_on();
   for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
     reducer_.settle(bucket);
-    if (!in_forward_) update(bucket);
+    if (at_once) update(bucket);
   }
-  for (std::size_t bucket = buckets; in_forward_ && bucket-- > 0;) update(bucket);
+  if (at_once) return;
+  const float scale = scaler_.scale();
+  if (scaler_.is_on()) {
+    const bool finite = all_shards_finite();
+    scaler_.settle(finite);
+    if (!finite) {  // all ranks keep the parameters that they have
+      for (Gather& one : gathers_) one = {};
+      return;
+    }
+    for (const Bucket& part : reducer_.plan().buckets) unscale(own_gradients(part), scale);
+  }
+  for (std::size_t i = 0; i < buckets; ++i) update(in_forward_ ? buckets - 1 - i : i);
+}
+
+std::span<float> ShardedOptimizer::own_gradients(const Bucket& bucket) const {
+  return gradients_.subspan(own_begin(reducer_.plan(), bucket), reducer_.plan().shard_elements(bucket));
+}
+
+// A rank sees the sums of its own shards only. An all-gather never loses.
+bool ShardedOptimizer::all_shards_finite() {
+  const auto is_finite = [this](const Bucket& bucket) { return all_finite(own_gradients(bucket)); };
+  const std::vector<Bucket>& buckets = reducer_.plan().buckets;
+  const auto rank = static_cast<std::size_t>(bootstrap_.rank());
+  finite_[rank] = std::all_of(buckets.begin(), buckets.end(), is_finite) ? 1 : 0;
+  constexpr std::size_t kBytes = sizeof finite_[0];
+  const Clock::time_point start = Clock::now();
+  const auto outcome =
+      collectives_.front()->all_gather(mapped_finite_.at(rank * kBytes), mapped_finite_, kBytes, {})->wait();
+  waited_s_ += std::chrono::duration<double>(Clock::now() - start).count();
+  if (!outcome) keep_error("all-gather of which shards are finite", outcome.error());
+  return outcome && std::find(finite_.begin(), finite_.end(), 0u) == finite_.end();
 }
 
 void ShardedOptimizer::update(std::size_t bucket) {
   const Bucket& part = reducer_.plan().buckets[bucket];
   const std::size_t shard = reducer_.plan().shard_elements(part);
   const std::size_t own = own_begin(reducer_.plan(), part);
-  sgd_.step_part(parameters_.subspan(own, shard), gradients_.subspan(own, shard), momentum_at_[bucket]);
+  sgd_.step_part(parameters_.subspan(own, shard), own_gradients(part), momentum_at_[bucket]);
   Collective* const collective = reducer_.collective_of(bucket);
   const auto place = std::find(collectives_.begin(), collectives_.end(), collective) - collectives_.begin();
   const Buffer& mapped = mapped_[static_cast<std::size_t>(place)];
@@ -74,11 +111,13 @@ void ShardedOptimizer::wait(std::size_t bucket) {
         one.started + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(outcome->seconds));
     return;
   }
-  if (!error_) {
-    error_ = Error{outcome.error().code, fmt::format("all-gather of the parameters of bucket {} of {} failed: {}",
-                                                     bucket + 1, gathers_.size(), outcome.error().message)};
-  }
-  // The others are waited for too: until then they may write to the parameters.
+  keep_error(fmt::format("all-gather of the parameters of bucket {} of {}", bucket + 1, gathers_.size()),
+             outcome.error());
+}
+
+// The others are waited for too: until then they may write to the parameters.
+void ShardedOptimizer::keep_error(const std::string& what, const Error& error) {
+  if (!error_) error_ = Error{error.code, fmt::format("{} failed: {}", what, error.message)};
   for (Collective* collective : collectives_) collective->abort();
 }
 

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
@@ -18,9 +20,10 @@ namespace clustar::bench::trainer::parallel {
 class ShardedOptimizer final : public Optimizer {
  public:
   // `reducer` leaves Reduction::kShard by collectives; all outlive it, and the parameters the collectives' close().
-  // `in_forward`: buckets are wanted from the last to the first, by a forward pass; otherwise all at once.
-  ShardedOptimizer(GradientReducer& reducer, std::span<float> parameters, std::span<const float> gradients,
-                   const SgdOptions& options, proxy::Bootstrap& bootstrap, bool in_forward);
+  // `in_forward`: buckets are wanted from the last to the first, by a forward pass; otherwise all at once. With a
+  // `scaler` that is on, ranks tell each other in each step whether their shards are finite, by an all-gather.
+  ShardedOptimizer(GradientReducer& reducer, std::span<float> parameters, std::span<float> gradients,
+                   const SgdOptions& options, LossScaler& scaler, proxy::Bootstrap& bootstrap, bool in_forward);
 
   // The first of a step updates all shards and starts all all-gathers, in the order in which buckets are wanted.
   void bring(std::size_t bucket) override;
@@ -38,17 +41,23 @@ class ShardedOptimizer final : public Optimizer {
     std::optional<Clock::time_point> ended;
   };
   std::size_t own_begin(const BucketPlan& plan, const Bucket& bucket) const;
+  std::span<float> own_gradients(const Bucket& bucket) const;
   void update_all();
+  bool all_shards_finite();
   void update(std::size_t bucket);
+  void keep_error(const std::string& what, const Error& error);
   void wait(std::size_t bucket);
 
   GradientReducer& reducer_;
   std::span<float> parameters_;
-  std::span<const float> gradients_;
+  std::span<float> gradients_;
+  LossScaler& scaler_;
   proxy::Bootstrap& bootstrap_;
   bool in_forward_;
   std::vector<Collective*> collectives_;  // those of the buckets, each once
   std::vector<Buffer> mapped_;            // the parameters, for each
+  std::vector<std::uint32_t> finite_;     // by rank, of this step; empty where nobody asks
+  Buffer mapped_finite_;
   std::vector<std::size_t> momentum_at_;  // by bucket: where its shard's begins
   std::size_t held_ = 0;                  // elements of all its shards
   Sgd sgd_;

@@ -57,6 +57,15 @@ struct ReluGradientArguments {
 };
 inline constexpr Kernel<ReluGradientArguments> kReluGradient{"clustar_relu_gradient"};
 
+// to[i] = from[i], as bf16 or f16 has it; to the nearest, ties to even, beyond f16's range infinity.
+struct RoundArguments {
+  const float* from = nullptr;
+  float* to = nullptr;
+  unsigned long long count = 0;
+};
+inline constexpr Kernel<RoundArguments> kRoundBf16{"clustar_round_bf16"};
+inline constexpr Kernel<RoundArguments> kRoundF16{"clustar_round_f16"};
+
 // Windows of `window` x `window` by steps of `stride` over images with `padding` around them.
 struct WindowGeometry {
   unsigned rows = 1, columns = 1, channels = 1;

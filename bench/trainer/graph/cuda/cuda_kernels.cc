@@ -241,6 +241,11 @@ void add(Device& device, float* sum, const float* more, std::size_t count) {
   checked(device.launch(gdr::kSumF32, device.grid_for(count, kThreads), {.sum = sum, .more = more, .count = count}));
 }
 
+void round(Device& device, float* to, const float* from, std::size_t count, Precision precision) {
+  const gdr::Kernel<RoundArguments>& kernel = precision == Precision::kFloat16 ? kRoundF16 : kRoundBf16;
+  checked(device.launch(kernel, device.grid_for(count, kThreads), {.from = from, .to = to, .count = count}));
+}
+
 std::unique_ptr<graph::Kernel> make_linear(Device& device, const Linear& op, const Shape& in) {
   return std::make_unique<LinearKernel>(device, op, in);
 }

@@ -59,6 +59,10 @@ void CudaMath::fill(float* values, std::size_t count, float value) {
 
 void CudaMath::add(float* sum, const float* more, std::size_t count) { cuda::add(*device_, sum, more, count); }
 
+void CudaMath::round(float* to, const float* from, std::size_t count, Precision precision) {
+  cuda::round(*device_, to, from, count, precision);
+}
+
 std::unique_ptr<Kernel> CudaMath::kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) {
   if (const auto* linear = std::get_if<Linear>(&op)) return cuda::make_linear(*device_, *linear, inputs[0]);
   if (const auto* convolution = std::get_if<Convolution>(&op)) {

@@ -1,6 +1,28 @@
 // Element by element, and sums of columns.
 #include "bench/trainer/graph/cuda/arguments.h"
 #include "bench/trainer/graph/cuda/for_each.h"
+#include "gdr/kernels/vectors.h"
+
+namespace clustar::bench::trainer::graph::cuda {
+
+template <class SixteenBits>
+__device__ inline void round_all(const RoundArguments& of) {
+  for_each(of.count, [&](unsigned long long i) {
+    SixteenBits rounded;
+    gdr::store(rounded, of.from[i]);
+    of.to[i] = gdr::as_float(rounded);
+  });
+}
+
+}  // namespace clustar::bench::trainer::graph::cuda
+
+extern "C" __global__ void clustar_round_bf16(const clustar::bench::trainer::graph::cuda::RoundArguments of) {
+  clustar::bench::trainer::graph::cuda::round_all<clustar::gdr::Bfloat>(of);
+}
+
+extern "C" __global__ void clustar_round_f16(const clustar::bench::trainer::graph::cuda::RoundArguments of) {
+  clustar::bench::trainer::graph::cuda::round_all<clustar::gdr::Half>(of);
+}
 
 extern "C" __global__ void clustar_add_bias(const clustar::bench::trainer::graph::cuda::BiasArguments of) {
   clustar::bench::trainer::graph::cuda::for_each(

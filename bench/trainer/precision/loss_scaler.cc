@@ -1,0 +1,78 @@
+#include "bench/trainer/precision/loss_scaler.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace clustar::bench::trainer {
+namespace {
+
+constexpr float kGrowth = 2;
+constexpr float kBackoff = 0.5;
+constexpr std::string_view kDynamic = "dynamic";
+
+// Nothing but a number in the range.
+bool read_scale(std::string_view text, double& scale) {
+  const std::string copy(text);
+  char* end = nullptr;
+  scale = std::strtod(copy.c_str(), &end);
+  return !copy.empty() && end == copy.c_str() + copy.size() && scale >= 1 && scale <= kMostLossScale;
+}
+
+}  // namespace
+
+Result<LossScaleOptions> parse_loss_scale(std::string_view text) {
+  LossScaleOptions options;
+  if (text == "none") return options;
+  std::string_view number = text;
+  options.scaling = LossScaling::kStatic;
+  if (text.starts_with(kDynamic)) {
+    options.scaling = LossScaling::kDynamic;
+    if (text == kDynamic) return options;
+    number.remove_prefix(kDynamic.size());
+    if (number.front() == '=') {
+      number.remove_prefix(1);
+    } else {
+      number = {};
+    }
+  }
+  if (read_scale(number, options.scale)) return options;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is no loss scale; allowed: none, dynamic, dynamic=SCALE or SCALE, from 1 to {:.0f}",
+                          text, kMostLossScale));
+}
+
+std::string to_text(const LossScaleOptions& options) {
+  switch (options.scaling) {
+    case LossScaling::kNone: return "none";
+    case LossScaling::kStatic: return fmt::format("{}", options.scale);
+    case LossScaling::kDynamic: return fmt::format("dynamic={}, interval {}", options.scale, options.interval);
+  }
+  return "?";
+}
+
+LossScaleOptions usual_loss_scale(Precision precision) {
+  LossScaleOptions options;
+  if (precision == Precision::kFloat16) options.scaling = LossScaling::kDynamic;
+  return options;
+}
+
+LossScaler::LossScaler(const LossScaleOptions& options)
+    : options_(options), state_{options.scaling == LossScaling::kNone ? 1.0F : static_cast<float>(options.scale), 0} {}
+
+void LossScaler::settle(bool finite) {
+  if (!is_on()) return;
+  if (!finite) ++skipped_;
+  if (options_.scaling != LossScaling::kDynamic) return;
+  auto& [scale, in_a_row] = state_;
+  if (!finite) {
+    scale *= kBackoff;
+    in_a_row = 0;
+  } else if (++in_a_row >= static_cast<float>(options_.interval)) {
+    if (std::isfinite(scale * kGrowth)) scale *= kGrowth;
+    in_a_row = 0;
+  }
+}
+
+}  // namespace clustar::bench::trainer
