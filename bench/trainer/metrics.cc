@@ -202,6 +202,11 @@ json ps_json(const TrainConfig& config, const PsInfo& info) {
   return {{"label", kPsLabel}, {"server", text(info.server)}, {"congestion_control", text(info.congestion_control)}};
 }
 
+json regions_json(const RunInfo& info) {
+  if (info.regions.empty()) return nullptr;
+  return {{"map", info.regions}, {"found", info.regions_found.empty() ? json(nullptr) : json(info.regions_found)}};
+}
+
 json plans_json(const RunInfo& info) {
   if (info.plans.empty()) return nullptr;
   json plans = json::array();
@@ -400,6 +405,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   const bool by_plans = config.collective == CollectiveKind::kParaexpress;
   results["plan"] = by_plans ? json(to_string(config.paraexpress.plan)) : json(nullptr);
   results["plans"] = plans_json(info);
+  results["regions"] = regions_json(info);
   results["helpers"] = by_plans && config.paraexpress.helpers > 0
                            ? json{{"given", config.paraexpress.helpers}, {"left", info.helpers_left}}
                            : json(nullptr);

@@ -112,6 +112,8 @@ struct RunInfo {
   PsInfo ps;                    // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
   std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
+  std::string regions;             // its region map, as a file has it
+  std::string regions_found;       // what probing said; empty: it did not probe
   std::size_t damaged_files = 0;   // left out
   std::string first_damaged;       // what was wrong with the first
   std::uint64_t checkpoints = 0;   // written
@@ -142,19 +144,21 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // is {library, version, device, emulated} with collective "nccl", otherwise null; with it all_reduce, bytes_*,
 // messages_*, send_retries and idle_yields are null, because NCCL tells neither. `parameter_server` is {label, server,
 // congestion_control} with collective "ps", otherwise null. `plan` (what was asked for) and `plans` ([{bytes, plan}] of
-// the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
-// `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for a tolerant run,
-// where `images` and the loss are of what was computed in time, and the contributions those that were given and not in
-// their own step's sums. `buckets` are those of the end; `rebuilt_buckets` is {after_step, changed}, null where that
-// was left out, and `initial_buckets` those of the first step, null where nothing changed. `momentum_bytes` is the most
-// of a rank's. `traffic` is null without TrainConfig::layers, otherwise {moe, dlrm}, each {communicator, exchanges (of
-// each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `replay` is replay_json()'s, null where the
-// run computed; with one, losses and accuracy are null. `slow` is {rank: factor}. `damaged_files` is {count, first} or
-// null; `checkpoint` {file, written, seconds} or null; `resumed` {file, epochs} or null, and with it all that counts or
-// lists steps and epochs begins after those. `precision` is "f32", "bf16" or "f16"; `loss_scale` {scaling ("static",
-// "dynamic"), initial, final, interval, skipped_steps} or null. `curve`, `accuracy_curve` ([step,
-// training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest steps: Timeline) are of the
-// rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing.
+// `regions` ({map: as a file has it, found: what probing said, or null}) is null where neither --regions nor probing
+// had a say; so is `helpers` ({given, left}) where there were none. `tolerant` ({terms, skipped_steps}) is null but for
+// a tolerant run, where `images` and the loss are of what was computed in time, and the contributions those that were
+// given and not in their own step's sums. `buckets` are those of the end; `rebuilt_buckets` is {after_step, changed},
+// null where that was left out, and `initial_buckets` those of the first step, null where nothing changed.
+// `momentum_bytes` is the most of a rank's. `traffic` is null without TrainConfig::layers, otherwise {moe, dlrm}, each
+// {communicator, exchanges (of each rank), bytes_sent (to other ranks, all ranks), exposed_s (mean)}. `replay` is
+// replay_json()'s, null where the run computed; with one, losses and accuracy are null. `slow` is {rank: factor}.
+// `damaged_files` is {count, first} or null; `checkpoint` {file, written, seconds} or null; `resumed` {file, epochs} or
+// null, and with it all that counts or lists steps and epochs begins after those. `precision` is "f32", "bf16" or
+// "f16"; `loss_scale` {scaling ("static", "dynamic"), initial, final, interval, skipped_steps} or null. `curve`,
+// `accuracy_curve` ([step, training seconds, accuracy] after each epoch), `step_seconds` and `timeline` (the latest
+// steps: Timeline) are of the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank
+// and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

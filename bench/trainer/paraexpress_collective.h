@@ -49,6 +49,8 @@ class ParaexpressCollective final : public Collective {
   std::string transport() const { return own_->transport().name(); }
   const std::string& device() const { return own_->device_name(); }
   paraexpress::Plan plan_for(std::uint64_t bytes) const { return engine_->plan_for(bytes); }
+  std::string regions() const { return engine_->regions(); }
+  std::string regions_found() const { return engine_->regions_found(); }
   // What the transport warned of since the call before; once, helpers that did not come.
   std::vector<std::string> take_warnings();
   std::uint32_t helpers() const { return engine_->helpers(); }

@@ -416,6 +416,8 @@ Result<nlohmann::json> train(const TrainConfig& config, const RankOptions& optio
   if (transport.paraexpress != nullptr) {
     info.plans = planned_sizes(config, trainer.plan(), *transport.paraexpress);
     info.helpers_left = transport.paraexpress->helpers();
+    if (!config.paraexpress.regions.empty()) info.regions = transport.paraexpress->regions();
+    info.regions_found = transport.paraexpress->regions_found();
   }
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
   const Result<void> closed = transport.close();

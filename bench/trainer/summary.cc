@@ -79,6 +79,9 @@ std::string plans_text(const json& results) {
     text += fmt::format("{}{} at {} bytes", std::exchange(before, ", "), planned["plan"].get<std::string>(),
                         grouped(planned["bytes"]));
   }
+  if (const json& regions = results["regions"]; !regions.is_null() && !regions["found"].is_null()) {
+    text += fmt::format("; {}", regions["found"].get<std::string>());
+  }
   if (results["helpers"].is_null()) return text;
   const json& helpers = results["helpers"];
   return text + fmt::format("; {} of {} helpers at the end", helpers["left"].get<int>(), helpers["given"].get<int>());

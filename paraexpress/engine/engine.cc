@@ -144,6 +144,10 @@ class TheEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return operations_ ? operations_->regions() : regions_;
   }
+  std::string regions_found() const override {
+    const std::lock_guard lock(mutex_);
+    return operations_ ? operations_->regions_found() : regions_found_;
+  }
   EngineTraffic traffic() const override {
     const std::lock_guard lock(mutex_);
     return operations_ ? operations_->traffic() : traffic_;
@@ -189,6 +193,7 @@ class TheEngine final : public Engine {
     choice_ = operations_->choice();
     helpers_ = operations_->helpers();
     regions_ = operations_->regions();
+    regions_found_ = operations_->regions_found();
     work_.clear();
     operations_->close();
     memory_.clear();
@@ -230,7 +235,7 @@ class TheEngine final : public Engine {
   EngineTraffic traffic_{};
   std::shared_ptr<const PlanChoice> choice_{};
   std::uint32_t helpers_ = 0;
-  std::string regions_{};
+  std::string regions_{}, regions_found_{};
   bool closed_ = false;
   bool started_ = false, served_ = false;  // its thread; has ended
   LibraryThread thread_{};

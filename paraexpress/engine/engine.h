@@ -130,6 +130,8 @@ class Engine {
   virtual std::uint32_t helpers() const = 0;
   // The region map that it goes by, as text.
   virtual std::string regions() const = 0;
+  // What probing said of them, one line for people, also where it found none. Empty: nobody asked for it.
+  virtual std::string regions_found() const = 0;
   virtual EngineTraffic traffic() const = 0;
 
   // Fails all operations, and tells the other ranks why.

@@ -115,7 +115,9 @@ tl::expected<RegionMap, Blame> Operations::find_map() {
   const auto agreed = [this](std::span<double> numbers) { return agree(numbers, DataType::kFloat64); };
   const auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, setup(), agreed);
   if (!probed) return tl::unexpected(probed.error());
-  return find_regions(options_.ranks, *probed).map;
+  FoundRegions found = find_regions(options_.ranks, *probed);
+  regions_found_ = std::move(found.how);
+  return std::move(found.map);
 }
 
 void Operations::choose_for(const Group& group, bool keeps) {

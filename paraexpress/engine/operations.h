@@ -68,6 +68,8 @@ class Operations {
   std::shared_ptr<const PlanChoice> choice() const;
   std::uint32_t helpers() const;
   std::string regions() const;  // as text
+  // Since set_up().
+  const std::string& regions_found() const { return regions_found_; }
   Result<std::unique_ptr<Registered>> reg_mr(void* memory, std::size_t bytes) { return mesh_->reg_mr(memory, bytes); }
   EngineTraffic traffic() const { return runner_ ? runner_->traffic() : EngineTraffic{}; }
 
@@ -107,6 +109,7 @@ class Operations {
   std::uint64_t number_ = 0;                   // of the last operation
   std::uint64_t asked_ = 0;                    // operations that were asked for and began
   std::vector<std::uint32_t> helpers_{};       // those that are there
+  std::string regions_found_{};                // by probing
   std::shared_ptr<const PlanChoice> plain_{};  // without helpers
   std::vector<std::byte> scratch_{};
   std::unique_ptr<Registered> scratch_mr_{};

@@ -95,6 +95,7 @@ TEST_P(EngineOver, AfterProbingAllRanksHaveTheSameMapAndSum) {
   std::vector<std::string> maps(kRanks);
   with_ranks(GetParam(), kRanks, options, [&](Engine& engine, Member rank) {
     maps[rank] = engine.regions();
+    EXPECT_NE(engine.regions_found().find("region"), std::string::npos) << engine.regions_found();
     std::vector<float> sums(50'000, static_cast<float>(rank + 1));
     ASSERT_TRUE(engine.add_memory(sums.data(), sums.size() * sizeof(float)));
     const auto seconds = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();

@@ -44,6 +44,8 @@ TEST_P(TrainByPlan, ReplicasStayEqualAndTrainAsTheProxysDo) {
   EXPECT_EQ(run["collective"], "paraexpress");
   EXPECT_EQ(run["plan"], plan);
   EXPECT_EQ(run["steps"], kShortSteps);
+  EXPECT_THAT(run["regions"]["map"].get<std::string>(), HasSubstr("rack1"));
+  EXPECT_TRUE(run["regions"]["found"].is_null());
   EXPECT_TRUE(run["transport"]["plugin"].is_null());
   EXPECT_NE(run["transport"]["transport"].get<std::string>(), "");
   ASSERT_EQ(run["plans"].size(), run["buckets"].size());
@@ -84,6 +86,13 @@ INSTANTIATE_TEST_SUITE_P(Plans, TrainByPlan, ::testing::ValuesIn(every_plan()), 
   std::erase(name, '-');
   return name + std::to_string(one.param.ranks);
 });
+
+TEST(TrainByParaexpress, SaysWhichRegionsProbingFound) {
+  const json probed = results_by("paraexpress", plus(kShortRun, {"--ranks", "4", "--regions", "probe"}));
+  EXPECT_THAT(probed["regions"]["found"].get<std::string>(), HasSubstr("region"));
+  EXPECT_THAT(probed["regions"]["map"].get<std::string>(), HasSubstr("region0 ranks=0"));
+  EXPECT_TRUE(results_by("paraexpress", plus(kShortRun, {"--ranks", "2"}))["regions"].is_null());
+}
 
 TEST(TrainByParaexpress, RepeatsBitForBitAlsoWithAForwardThatOverlaps) {
   const Words options = plus(kShortRun, {"--ranks", "3", "--plan", "double-tree"});

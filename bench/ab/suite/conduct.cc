@@ -103,6 +103,8 @@ json kept(const json& train) {
                           "worst_charge",
                           "reliable_reasons",
                           "all_reduce",
+                          "plans",
+                          "regions",
                           "missing_policy",
                           "missing_contributions",
                           "expected_contributions",
