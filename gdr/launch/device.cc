@@ -79,8 +79,8 @@ Result<void> Device::start(const std::string& library, const Image& module) {
 
 Device::~Device() {
   if (context_ == nullptr) return;
-  // Work that does not end may still use what would go now.
-  if (stream_ != nullptr && !wait()) return;
+  // Work that does not end may still use what would go now; what failed has ended.
+  if (stream_ != nullptr && settle() == kNotReady) return;
   {
     const InContext here(*this);
     if (stream_ != nullptr) calls_.stream_destroy(stream_);
@@ -101,7 +101,7 @@ Result<void*> Device::allocate(std::size_t bytes) {
 }
 
 void Device::release(void* memory) {
-  if (memory == nullptr || !wait()) return;  // work that does not end may still use it
+  if (memory == nullptr || settle() == kNotReady) return;  // work that does not end may still use it
   const InContext here(*this);
   calls_.memory_free(address(memory));
 }
@@ -149,18 +149,20 @@ Result<void> Device::launch_by_name(const char* name, const Grid& grid, void* ar
   return check(launched, fmt::format("cuLaunchKernel of {}", name));
 }
 
-Result<void> Device::wait() {
+int Device::settle() const {
   const InContext here(*this);
   const auto deadline = std::chrono::steady_clock::now() + patience_;
   for (;;) {
     const int state = calls_.stream_query(stream_);
-    if (state != kNotReady) return check(state, "work on the GPU");
-    if (std::chrono::steady_clock::now() > deadline) {
-      return fail(ErrorCode::kSystem,
-                  fmt::format("the GPU did not end its work within {} s", patience_.count() / 1000));
-    }
+    if (state != kNotReady || std::chrono::steady_clock::now() > deadline) return state;
     std::this_thread::sleep_for(kPoll);
   }
+}
+
+Result<void> Device::wait() {
+  const int state = settle();
+  if (state != kNotReady) return check(state, "work on the GPU");
+  return fail(ErrorCode::kSystem, fmt::format("the GPU did not end its work within {} s", patience_.count() / 1000));
 }
 
 }  // namespace clustar::gdr::launch

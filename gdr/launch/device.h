@@ -61,6 +61,7 @@ class Device {
 
   Device() = default;
   Result<void> start(const std::string& library, const Image& module);
+  int settle() const;  // waits: what the work ended with, or kNotReady
   Result<void> check(int result, const std::string& call) const;
   Result<void> launch_by_name(const char* name, const Grid& grid, void* argument);
 
