@@ -52,6 +52,8 @@ const Image @symbol@ = @image@;
 }  // namespace clustar::gdr::launch
 ")
   add_library(${target} STATIC ${source})
+  # In a unity build a source's OBJECT_DEPENDS counts for nothing, and an old image stays.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(${target} PUBLIC clustar_options)
   if(CLUSTAR_NVCC)
     set_target_properties(${target} PROPERTIES CLUSTAR_REGISTERS ${fatbin}.registers.txt)
