@@ -66,7 +66,10 @@ void add_precision_options(CLI::App& command, trainer::TrainConfig& config) {
 
 std::string take_precision(const CLI::App& command, trainer::TrainConfig& config) {
   const auto given = [&](const char* option) { return command.get_option(option)->count() > 0; };
-  if (!given("--loss-scale")) config.loss_scale.scaling = usual_loss_scale(config.precision).scaling;
+  // A replay has no loss.
+  if (!given("--loss-scale") && !config.compute.replays()) {
+    config.loss_scale.scaling = usual_loss_scale(config.precision).scaling;
+  }
   if (config.precision == Precision::kFloat32) {
     for (const char* option : {"--loss-scale", "--loss-scale-interval"}) {
       if (given(option)) return fmt::format("{} is of 16-bit gradients; add --precision f16 or bf16", option);

@@ -70,6 +70,11 @@ Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   totals_.momentum_bytes = optimizer_->momentum_bytes();
+  if (report_.failure.empty() && report_.steps > 0 && scaler_.skipped_steps() >= report_.steps) {
+    report_.failure = fmt::format(
+        "none of {} steps counted: gradients were not finite with a loss scale of {:.9g}; try a smaller --loss-scale",
+        report_.steps, scaler_.scale());
+  }
   report_.loss_scale = scaler_.scale();
   report_.overflown_steps = scaler_.skipped_steps();
   if (links_.layers != nullptr) totals_.layers = links_.layers->counts();

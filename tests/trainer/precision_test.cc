@@ -131,6 +131,12 @@ TEST(LossScaler, GrowsAfterAnIntervalAndHalvesAtAnOverflow) {
   EXPECT_EQ(scaler.skipped_steps(), 3u);
 }
 
+TEST(LossScaler, GrowsToALimit) {
+  LossScaler scaler({.scaling = LossScaling::kDynamic, .scale = 3, .interval = 1});
+  for (int step = 0; step < 200; ++step) scaler.settle(true);
+  EXPECT_EQ(scaler.scale(), 3 * 4194304.0F) << "twice that is above the limit";
+}
+
 TEST(LossScaler, AStaticScaleStaysAndCountsWhatItSkips) {
   LossScaler scaler({.scaling = LossScaling::kStatic, .scale = 100, .interval = 1});
   for (const bool finite : {true, false, true}) scaler.settle(finite);
@@ -367,11 +373,23 @@ TEST(DynamicScale, ChangesNothingWhereNothingIsTooSmall) {
 TEST(DynamicScale, GradientsThatAreNeverFiniteEndTheRun) {
   Problem problem = small_problem("mlp-small", Precision::kFloat16);
   problem.config.rate = 1000;
-  problem.config.epochs = 20;
+  problem.config.batch = 8;  // so many steps that it ends before the epoch, whose loss is not finite either
   problem.config.loss_scale = {.scaling = LossScaling::kDynamic, .scale = 1, .interval = 2000};
   for (const RankOutcome& rank : trained(problem)) {
     ASSERT_TRUE(rank.report);
-    EXPECT_THAT(rank.report->failure, HasSubstr("diverged"));
+    EXPECT_THAT(rank.report->failure, HasSubstr("whatever the loss scale"));
+  }
+}
+
+TEST(DynamicScale, ARunWithoutAStepThatCountsFails) {
+  Problem problem = small_problem("mlp-small", Precision::kFloat16);
+  problem.config.epochs = 1;
+  problem.config.target_accuracy = 0.01;
+  problem.config.loss_scale = {.scaling = LossScaling::kStatic, .scale = kMostLossScale};
+  for (const RankOutcome& rank : trained(problem)) {
+    ASSERT_TRUE(rank.report);
+    EXPECT_EQ(rank.report->overflown_steps, rank.report->steps);
+    EXPECT_THAT(rank.report->failure, HasSubstr("none of 7 steps counted"));
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdlib>
 
 namespace clustar::bench::trainer {
@@ -70,7 +69,8 @@ void LossScaler::settle(bool finite) {
     scale *= kBackoff;
     in_a_row = 0;
   } else if (++in_a_row >= static_cast<float>(options_.interval)) {
-    if (std::isfinite(scale * kGrowth)) scale *= kGrowth;
+    // Far beyond it 1 / scale is a denormal number, which the training's threads take for zero.
+    if (scale * kGrowth <= static_cast<float>(kMostLossScale)) scale *= kGrowth;
     in_a_row = 0;
   }
 }
