@@ -8,6 +8,9 @@
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
+
+#include "tests/trainer/graph/tensor_layout.h"
 
 namespace clustar::bench::trainer::graph {
 namespace {
@@ -39,17 +42,12 @@ struct Problem {
   std::vector<float> parameters, gradients, x, dy;
 
   explicit Problem(Graph of, std::uint64_t seed = 1, std::size_t examples = 3) : net(std::move(of)), batch(examples) {
-    std::size_t at = 0;
-    for (const Node& node : net.nodes()) {
-      for (const TensorSpec& tensor : net.tensors_of(node)) {
-        offsets.push_back(at);
-        sizes.push_back(tensor.elements);
-        at += tensor.elements;
-      }
-    }
+    TensorLayout layout = layout_of(net);
+    sizes = std::move(layout.sizes);
+    offsets = std::move(layout.offsets);
     network = std::make_unique<Network>(net, *math, offsets, batch, seed);
-    parameters.resize(at);
-    gradients.assign(at, std::nanf(""));
+    parameters.resize(layout.elements);
+    gradients.assign(layout.elements, std::nanf(""));
     network->initialise(parameters, seed);
     clustar::Rng rng(seed + 100);
     const auto values = [&](std::size_t count) {

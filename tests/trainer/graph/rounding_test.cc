@@ -9,7 +9,8 @@
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/network.h"
 #include "bench/trainer/precision/precision.h"
-#include "tests/trainer/graph/reference.h"
+#include "tests/trainer/graph/tensor_layout.h"
+#include "transport/base/rng.h"
 
 namespace clustar::bench::trainer::graph {
 namespace {
@@ -25,26 +26,18 @@ void PrintTo(const OperationCase& one, std::ostream* out) { *out << label(one.op
 // A network of one operation: what it makes of a batch, and the gradients of its parameters.
 struct OneOperation {
   Graph net;
-  std::vector<std::size_t> offsets, sizes;
   std::unique_ptr<DeviceMath> math = make_cpu_math();
   Floats outputs, gradients;
 
   OneOperation(const OperationCase& one, Precision precision, const Floats& parameters, const Floats& x,
                const Floats& dy)
       : net(graph_of(one)) {
-    std::size_t at = 0;
-    for (const Node& node : net.nodes()) {
-      for (const TensorSpec& tensor : net.tensors_of(node)) {
-        offsets.push_back(at);
-        sizes.push_back(tensor.elements);
-        at += tensor.elements;
-      }
-    }
-    Network network(net, *math, offsets, kBatch, 1, precision);
+    const TensorLayout layout = layout_of(net);
+    Network network(net, *math, layout.offsets, kBatch, 1, precision);
     const auto y = network.forward(parameters.data(), x.data(), kBatch);
     outputs.assign(y.begin(), y.end());
-    gradients.resize(at);
-    if (at > 0) network.backward(parameters.data(), dy, gradients.data(), [](std::size_t) {});
+    gradients.resize(layout.elements);
+    if (layout.elements > 0) network.backward(parameters.data(), dy, gradients.data(), [](std::size_t) {});
   }
 
   static Graph graph_of(const OperationCase& one) {
