@@ -13,7 +13,7 @@ REGISTRATIONS = "gdr/registration_cache.h"
 WAIST_2 = ["transport/io/" + name for name in ("packet_io", "packet_backend", "contained_backend", "control_network",
                                                "address_blob", "link_profile", "packet_ios", "reach")] + ["transport/net/endpoint.h"]
 # A kind of packets lists the host's interfaces as its devices.
-BACKEND = ["transport/base", "transport/net", MEMORY] + WAIST_2
+BACKEND = ["transport/base", "transport/net", "transport/io/peer_table", MEMORY] + WAIST_2
 ABI = "nccl_plugin/abi"
 RESULT = "transport/base/result.h"
 SETTINGS = "nccl_plugin/settings"
