@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/conformance/dpdk_packets_under_test.h"
+#include "tests/conformance/own_network.h"
 #include "tests/own_process.h"
 #include "tests/temp_path.h"
 #include "transport/base/file_descriptor.h"
