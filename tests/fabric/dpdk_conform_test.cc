@@ -20,7 +20,7 @@ using transport::conformance::shell;
 // Little memory, for many processes begin DPDK here.
 constexpr const char* kSettings =
     "CLUSTAR_TRANSPORT=mlt CLUSTAR_IO=dpdk CLUSTAR_DPDK_HUGE_PAGES=no CLUSTAR_DPDK_MEMORY_MB=96 "
-    "CLUSTAR_DPDK_DESCRIPTORS=256 CLUSTAR_CONTROL_IFNAME=lo";
+    "CLUSTAR_DPDK_DESCRIPTORS=256 CLUSTAR_DPDK_QUEUES=2 CLUSTAR_CONTROL_IFNAME=lo";
 constexpr const char* kDevices = "net_af_packet0,iface=c0@10.8.0.1/24;net_af_packet1,iface=c1@10.8.0.2/24";
 // Those that a kind of packets, or a second process, may break; all of them take a minute. Never among them:
 // close.finalize_clean, which asks that no thread stays; DPDK's does until the process ends.
