@@ -32,6 +32,7 @@ struct Arguments {
   double freeze_s = 60;
   double death_bound_s = 10;
   double timeout_s = 30;
+  int connect_device = 0;
   bool list = false;
   bool emulated_gpu = false;
   bool nccl = false;
@@ -87,6 +88,9 @@ int run_conform(const Arguments& arguments) {
   if (arguments.nccl && arguments.version != 0) {
     return usage_error("--version does not go with --nccl: NCCL takes the newest table that it knows");
   }
+  if (arguments.nccl && arguments.connect_device != 0) {
+    return usage_error("--connect-device does not go with --nccl: NCCL chooses its devices");
+  }
   if (arguments.plugin.empty()) {
     return usage_error(fmt::format("--plugin FILE is needed: the .so of an NCCL net plugin{}",
                                    arguments.nccl ? ", or the word socket, which is NCCL's own sockets" : ""));
@@ -101,6 +105,7 @@ int run_conform(const Arguments& arguments) {
   options.env.freeze = to_milliseconds(arguments.freeze_s);
   options.env.death_bound = to_milliseconds(arguments.death_bound_s);
   options.env.timeout = to_milliseconds(arguments.timeout_s);
+  options.env.connect_device = arguments.connect_device;
   options.env.emulated_gpu = arguments.emulated_gpu;
   // How our own plugin is told; others do not know it.
   if (arguments.emulated_gpu) setenv("CLUSTAR_GDR_EMULATE", "1", 1);
@@ -164,6 +169,11 @@ void add_conform(CLI::App& app, int& status) {
       ->capture_default_str();
   command->add_option("--timeout", arguments->timeout_s, "Seconds for one check, without freeze and death bound")
       ->check(number_between(0.5, 600.0))
+      ->capture_default_str();
+  command
+      ->add_option("--connect-device", arguments->connect_device,
+                   "Who connects does so from this device of the plugin; who listens, on device 0")
+      ->check(CLI::Range(0, 1023))
       ->capture_default_str();
   command->add_flag("--emulated-gpu", arguments->emulated_gpu,
                     "Host memory plays a GPU's: sets CLUSTAR_GDR_EMULATE=1 for clustar's plugin; of others only those "

@@ -21,6 +21,9 @@ struct Env {
   std::chrono::milliseconds call_bound{2000};
   // The plugin takes host memory for a GPU's: the tester cannot make any. Otherwise checks that need it are skipped.
   bool emulated_gpu = false;
+  // Who connects does so from this device; who listens, on device 0. Another one where two reach each other over a wire
+  // that a process does not have with itself.
+  int connect_device = 0;
   // A transfer that makes no progress for this long is stuck.
   std::chrono::milliseconds stuck_bound{15000};
 };

@@ -41,7 +41,11 @@ Session::Session(const Env& env) : env_(env) {
   note_call("devices");
   int count = 0;
   must(net_->devices(&count), "devices");
-  if (count <= 0) fail_check(fmt::format("devices gives {}: nothing to connect over", count));
+  if (count <= env_.connect_device) {
+    fail_check(fmt::format("devices gives {}: {}", count,
+                           count <= 0 ? "nothing to connect over"
+                                      : fmt::format("there is no device {} to connect from", env_.connect_device)));
+  }
   note_call("getProperties");
   must(net_->get_properties(0, &properties_), "getProperties(0)");
 }
@@ -138,6 +142,13 @@ Link Session::link_to(Listening& listening, int dev) {
     }
     sched_yield();
   }
+  return link;
+}
+
+Link Session::link() {
+  Listening listening = listen();
+  Link link = link_to(listening);
+  close_listen(listening.comm);
   return link;
 }
 

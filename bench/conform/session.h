@@ -99,17 +99,21 @@ class Session {
   }
 
   Listening listen(int dev = 0);
-  // One bounded call each; the result of the plugin, *comm stays NULL while not connected.
-  int try_connect(proxy::Handle* handle, void** comm, int dev = 0);
+  // One bounded call each; the result of the plugin, *comm stays NULL while not connected. From env.connect_device,
+  // unless another is named.
+  int try_connect(proxy::Handle* handle, void** comm) { return try_connect(handle, comm, env_.connect_device); }
+  int try_connect(proxy::Handle* handle, void** comm, int dev);
   int try_accept(void* listen_comm, void** comm);
   // Repeat until there is a comm; ends the check on an error or after stuck_bound.
   void* wait_connect(proxy::Handle* handle);
   void* wait_accept(void* listen_comm);
   void close_listen(void* listen_comm);
-  // listen, connect, accept, closeListen; all in this process.
-  Link link(int dev = 0);
+  // listen, connect, accept, closeListen; all in this process: between the devices of `env`, or of one with itself.
+  Link link();
+  Link link(int dev);
   // Connects to a listener of this session; leaves it open.
-  Link link_to(Listening& listening, int dev = 0);
+  Link link_to(Listening& listening) { return link_to(listening, env_.connect_device); }
+  Link link_to(Listening& listening, int dev);
 
   // One step of a transfer: posts it or tests it. Returns the plugin's result; a broken rule ends the check.
   int advance(Transfer& transfer);

@@ -4,19 +4,23 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <rte_ethdev.h>
 #include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/dpdk_packets_under_test.h"
+#include "tests/conformance/own_network.h"
 #include "tests/own_process.h"
 #include "tests/temp_path.h"
 #include "transport/base/file_descriptor.h"
@@ -210,6 +214,68 @@ TEST(DpdkIo, LongFrames) {
   }));
   expect_passage(**one, *there, **two, most - 20);
   expect_passage(**two, *here, **one, most - 20);
+}
+
+// Of all queues of a port: frames that came, frames that left.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> frames_by_queue(const char* device, std::size_t queues) {
+  std::uint16_t port = 0;
+  rte_eth_stats stats{};
+  EXPECT_EQ(rte_eth_dev_get_port_by_name(device, &port), 0);
+  EXPECT_EQ(rte_eth_stats_get(port, &stats), 0);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> frames;
+  for (std::size_t i = 0; i < queues; ++i) frames.emplace_back(stats.q_ipackets[i], stats.q_opackets[i]);
+  return frames;
+}
+
+TEST(DpdkIo, SeveralQueuesAreAllReadAndAPathStaysInOrder) {
+  if (const auto begun = begin_dpdk(); !begun) GTEST_SKIP() << begun.error().message;
+  if (const auto own = enter_own_network(); !own) GTEST_SKIP() << own.error().message;
+  ASSERT_TRUE(
+      shell("ip link del q0 2>/dev/null; ip link add q0 type veth peer "
+            "name q1 && ip link set q0 up && ip link set q1 up"));
+  constexpr std::size_t kQueues = 3;
+  constexpr std::uint8_t kPaths = 32;
+  const io::dpdk::PortOptions port{.queues = kQueues};
+  auto one = open_dpdk("net_af_packet5,iface=q0", "10.8.0.1/24", port, {.paths = kPaths});
+  auto two = open_dpdk("net_af_packet6,iface=q1", "10.8.0.2/24", port, {.paths = kPaths});
+  ASSERT_TRUE(one && two) << (one ? two : one).error().message;
+  EXPECT_NE((*one)->describe().find("3 queues"), std::string::npos) << (*one)->describe();
+  const auto there = (*one)->add_peer((*two)->local_address(), kSecond);
+  ASSERT_TRUE(there && (*two)->add_peer((*one)->local_address(), kFirst));
+  // The first of them wait for the neighbour's answer.
+  PayloadBuffer buffer(**one, 600, 3);
+  auto packets = packets_for(*there, buffer, kPaths * 40, 600);
+  for (std::uint32_t i = 0; i < packets.size(); ++i) {
+    packets[i].path = static_cast<std::uint8_t>(i / 2 % kPaths);
+    std::memcpy(packets[i].header.bytes().data(), &i, sizeof i);
+  }
+  std::vector<std::vector<std::uint32_t>> numbers(kPaths);
+  std::size_t sent = 0;
+  std::size_t arrived = 0;
+  io::RxPacket burst[64];
+  EXPECT_TRUE(happens([&] {
+    // Not more than the rings hold, or the kernel goes on with another queue.
+    const std::size_t most = std::min<std::size_t>({60, packets.size() - sent, arrived + 60 - sent});
+    sent += (*one)->send(std::span(packets).subspan(sent, most)).value();
+    static_cast<void>((*one)->receive({}));
+    const std::size_t got = (*two)->receive(burst).value();
+    for (const io::RxPacket& packet : std::span(burst, got)) {
+      EXPECT_TRUE(std::ranges::equal(packet.payload, buffer.bytes));
+      std::uint32_t number = 0;
+      std::memcpy(&number, packet.header.data(), sizeof number);
+      numbers[packet.path].push_back(number);
+    }
+    (*two)->release(std::span(burst, got));
+    arrived += got;
+    return arrived == packets.size();
+  })) << arrived
+      << " of " << packets.size();
+  for (const auto& path : numbers) {
+    EXPECT_EQ(path.size(), packets.size() / kPaths);
+    EXPECT_TRUE(std::ranges::is_sorted(path));
+  }
+  for (const auto& queue : frames_by_queue("net_af_packet5", kQueues)) EXPECT_GT(queue.second, 0u);
+  for (const auto& queue : frames_by_queue("net_af_packet6", kQueues)) EXPECT_GT(queue.first, 0u);
 }
 
 TEST(DpdkIo, TwoPortsOfMemif) {

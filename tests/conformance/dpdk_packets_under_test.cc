@@ -1,14 +1,12 @@
 #include "tests/conformance/dpdk_packets_under_test.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
-#include <cerrno>
 #include <functional>
 #include <thread>
 #include <utility>
 
-#include "tests/run_command.h"
+#include "tests/conformance/own_network.h"
 #include "transport/io/dpdk/core/device_spec.h"
 #include "transport/io/dpdk/eal.h"
 
@@ -119,22 +117,6 @@ PacketIoUnderTest over_tap() {
 }  // namespace
 
 Result<void> begin_dpdk() { return io::dpdk::start_eal({.memory_mb = 1536}); }
-
-Result<void> enter_own_network() {
-  static const Result<void> entered = []() -> Result<void> {
-    if (::unshare(CLONE_NEWNET) != 0) {
-      return fail(ErrorCode::kUnavailable, "may make no network namespace: " + describe_errno(errno));
-    }
-    return shell("ip link set lo up");
-  }();
-  return entered;
-}
-
-Result<void> shell(const std::string& command) {
-  const tests::Outcome done = tests::run_command(command);
-  if (done.status == 0) return {};
-  return fail(ErrorCode::kUnavailable, fmt::format("'{}' failed: {}", command, done.text));
-}
 
 Result<std::unique_ptr<DpdkIo>> open_dpdk(const std::string& device, const std::string& address,
                                           const io::dpdk::PortOptions& port, const io::dpdk::DpdkIoOptions& options) {

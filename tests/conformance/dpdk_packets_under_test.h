@@ -12,10 +12,6 @@ namespace clustar::transport::conformance {
 
 // DPDK, begun without huge pages; error: it cannot begin here.
 Result<void> begin_dpdk();
-// A network namespace for this process, entered by the first call. Error: no right to one.
-Result<void> enter_own_network();
-// Runs it in a shell. Error: what it said.
-Result<void> shell(const std::string& command);
 
 // An end of a host `device` with `address` (10.9.0.1/24) on it.
 Result<std::unique_ptr<io::dpdk::DpdkIo>> open_dpdk(const std::string& device, const std::string& address,

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <random>
 #include <utility>
 
 #include "tests/conformance/mlt_bed.h"
@@ -18,14 +17,6 @@ using ::testing::HasSubstr;
 constexpr std::size_t kSize = 1 << 20;
 
 class MltProcesses : public MltBed {};
-
-// What SendBuffer holds.
-std::vector<std::byte> pattern(unsigned seed, std::size_t size = kSize) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
 
 void receive(RecvChannel& channel, unsigned seed) {
   RecvBuffer to(channel, kSize);

@@ -8,10 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "tests/conformance/transport_under_test.h"
 #include "transport/base/file_descriptor.h"
@@ -80,6 +83,14 @@ class Peer {
   FileDescriptor in_;
   FileDescriptor out_;
 };
+
+// What a SendBuffer with this seed holds.
+inline std::vector<std::byte> pattern(unsigned seed, std::size_t size = 1 << 20) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
 
 // A connection to the other process: it is told the handle, or tells it.
 inline std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer, int device = 0) {

@@ -13,7 +13,7 @@ REGISTRATIONS = "gdr/registration_cache.h"
 WAIST_2 = ["transport/io/" + name for name in ("packet_io", "packet_backend", "contained_backend", "control_network",
                                                "address_blob", "link_profile", "packet_ios", "reach")] + ["transport/net/endpoint.h"]
 # A kind of packets lists the host's interfaces as its devices.
-BACKEND = ["transport/base", "transport/net", MEMORY] + WAIST_2
+BACKEND = ["transport/base", "transport/net", "transport/io/peer_table", MEMORY] + WAIST_2
 ABI = "nccl_plugin/abi"
 RESULT = "transport/base/result.h"
 SETTINGS = "nccl_plugin/settings"
@@ -150,7 +150,7 @@ THIRD_PARTY = [
     (r"infiniband/.*", ("transport/verbs", "transport/io/verbs", "tests"), "verbs"),
     (r"rdma/(rdma|rsocket).*", ("transport/verbs", "transport/io/verbs", "tests"), "rdma-core"),
     (r"rdma/fi_.*|rdma/fabric\.h", ("libfabric_shim", "tests"), "libfabric"),
-    (r"rte_.*", ("transport/io/dpdk", "tests"), "DPDK"),
+    (r"rte_.*", ("transport/io/dpdk", "bench/dpdk", "tests"), "DPDK"),
     (r"(cuda|cublas|cudnn|curand|nvml).*|gdrapi\.h", ("gdr", "bench/trainer", "tests/gpu", "tests/gdr/fake_libcuda", "tests/gdr/emulated_device", "tests/nccl_host/binding",
       "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "CUDA"),
     (r"nccl.*\.h", ("bench/trainer", "tests/gpu", "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "NCCL"),

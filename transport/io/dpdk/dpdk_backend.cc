@@ -98,7 +98,7 @@ Result<std::vector<DeviceInfo>> DpdkBackend::devices() {
 Result<std::unique_ptr<PacketIo>> DpdkBackend::open(std::size_t device) {
   const DeviceSpec& spec = specs_.at(device);
   const auto settings = config_.get<DpdkSettings>();
-  auto host = Host::open(spec, *spec.subnet, {settings.mtu, settings.descriptors, settings.held});
+  auto host = Host::open(spec, *spec.subnet, {settings.mtu, settings.descriptors, settings.held, settings.queues});
   if (!host) return tl::unexpected(host.error());
   const LinkProfile link = link_of((*host)->device(), config_.get<NetworkSettings>());
   log_.info(fmt::format("dpdk: {} on {}", to_text(spec.subnet->address), (*host)->device().describe()));

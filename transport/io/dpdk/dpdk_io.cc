@@ -59,7 +59,7 @@ DpdkIo::~DpdkIo() {
   if (first_port_ == 0) return;
   const auto lock = host_->lock();
   host_->unbind(first_port_);
-  peers_.for_each([this](const Peers::Peer& peer) { host_->leave_way(peer.way); });
+  peers_.for_each([this](const Peer& peer) { host_->leave_way(peer.way); });
 }
 
 Result<std::unique_ptr<Mr>> DpdkIo::reg_mr(const gdr::MemoryRef& memory) {
@@ -74,7 +74,7 @@ Result<std::unique_ptr<Mr>> DpdkIo::reg_mr(const gdr::MemoryRef& memory) {
   return std::make_unique<Mr>(memory);
 }
 
-bool DpdkIo::is_valid(const TxPacket& packet, const Peers::Peer* peer) const {
+bool DpdkIo::is_valid(const TxPacket& packet, const Peer* peer) const {
   const MemorySlice& slice = packet.payload;
   const std::size_t header = packet.header.bytes().size();
   const std::size_t most = capabilities_.max_packet;
@@ -112,7 +112,7 @@ Result<std::size_t> DpdkIo::send(std::span<const TxPacket> packets) {
     // What was taken before goes first; a device that has no room for it has none for more.
     if (taken % 64 == 0 && !host_->flush()) break;
     const TxPacket& packet = packets[taken];
-    const Peers::Peer* const peer = peers_.find(packet.peer);
+    const Peer* const peer = peers_.find(packet.peer);
     if (!is_valid(packet, peer)) {
       if (taken > 0) break;
       return fail(ErrorCode::kInvalidArgument, refusal(packet));
@@ -126,7 +126,7 @@ Result<std::size_t> DpdkIo::send(std::span<const TxPacket> packets) {
   return taken;
 }
 
-bool DpdkIo::send_one(const TxPacket& packet, const Peers::Peer& peer) {
+bool DpdkIo::send_one(const TxPacket& packet, const Peer& peer) {
   const auto header = packet.header.bytes();
   Buffer frame = host_->take(udp::kFrameBytes + header.size() + packet.payload.length);
   if (!frame) return false;
@@ -145,7 +145,7 @@ bool DpdkIo::send_one(const TxPacket& packet, const Peers::Peer& peer) {
 bool DpdkIo::next_datagram() {
   while (!current_ && !inbox_.empty()) {
     Datagram datagram = inbox_.take();
-    const auto peer = peers_.sender(datagram.from, datagram.from_port, datagram.path);
+    const auto peer = peers_.sender(Peer::origin_of(datagram.from, datagram.from_port, datagram.path));
     if (peer && !datagram.payload.empty()) {
       current_ = datagram;
       current_peer_ = *peer;

@@ -12,10 +12,11 @@
 #include <string>
 
 #include "transport/base/system_clock.h"
-#include "transport/io/dpdk/core/peers.h"
+#include "transport/io/dpdk/core/peer.h"
 #include "transport/io/dpdk/host.h"
 #include "transport/io/dpdk/inbox.h"
 #include "transport/io/packet_io.h"
+#include "transport/io/peer_table.h"
 
 namespace clustar::transport::io::dpdk {
 
@@ -65,10 +66,10 @@ class DpdkIo final : public PacketIo {
  private:
   DpdkIo(std::shared_ptr<Host> host, const DpdkIoOptions& options);
 
-  bool is_valid(const TxPacket& packet, const Peers::Peer* peer) const;
+  bool is_valid(const TxPacket& packet, const Peer* peer) const;
   std::string refusal(const TxPacket& packet) const;
   // False: no buffer is free.
-  bool send_one(const TxPacket& packet, const Peers::Peer& peer);
+  bool send_one(const TxPacket& packet, const Peer& peer);
   // The next datagram of a peer, whole or what is left of it; false: none.
   bool next_datagram();
   std::size_t deliver(std::span<RxPacket> packets);
@@ -78,7 +79,7 @@ class DpdkIo final : public PacketIo {
   SystemClock clock_;
   Capabilities capabilities_;
   DpdkIoCounters counters_;
-  Peers peers_;
+  PeerTable<Peer> peers_{"dpdk"};
   Inbox inbox_;
   std::uint16_t first_port_ = 0;  // 0: not bound
   // That is given out packet by packet; it holds its buffer.

@@ -60,7 +60,7 @@ Result<PeerId> DpdkIo::add_peer(const AddressBlob& address, const net::Endpoint&
 }
 
 Result<void> DpdkIo::remove_peer(PeerId peer) {
-  const Peers::Peer* const known = peers_.find(peer);
+  const Peer* const known = peers_.find(peer);
   if (known == nullptr) return fail(ErrorCode::kInvalidArgument, fmt::format("dpdk: there is no peer {}", peer));
   const auto lock = host_->lock();
   host_->leave_way(known->way);
@@ -71,7 +71,7 @@ Result<void> DpdkIo::remove_peer(PeerId peer) {
 bool DpdkIo::knows_ways() {
   const auto lock = host_->lock();
   bool all = true;
-  peers_.for_each([&](const Peers::Peer& peer) { all = all && host_->knows(peer.way); });
+  peers_.for_each([&](const Peer& peer) { all = all && host_->knows(peer.way); });
   return all;
 }
 

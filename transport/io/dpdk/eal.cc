@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <rte_alarm.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <mutex>
@@ -144,6 +147,25 @@ Result<void> begin_apart(const EalOptions& options) {
   return begun;
 }
 
+struct Turn {
+  const std::function<void()>& what;
+  std::mutex mutex{};
+  std::condition_variable changed{};
+  enum class State : std::uint8_t { kWaits, kRuns, kOver } state = State::kWaits;
+};
+
+void take_turn(void* self) {
+  Turn& turn = *static_cast<Turn*>(self);
+  std::unique_lock lock(turn.mutex);
+  turn.state = Turn::State::kRuns;
+  turn.changed.notify_all();
+  lock.unlock();
+  turn.what();
+  lock.lock();
+  turn.state = Turn::State::kOver;
+  turn.changed.notify_all();
+}
+
 }  // namespace
 
 Result<void> start_eal(const EalOptions& options) {
@@ -152,6 +174,20 @@ Result<void> start_eal(const EalOptions& options) {
   const std::lock_guard lock(mutex);
   if (!begun) begun.emplace(begin_apart(options));
   return *begun;
+}
+
+void run_between_events(const std::function<void()>& what) {
+  Turn turn{what};
+  if (rte_eal_alarm_set(1, take_turn, &turn) != 0) return what();
+  std::unique_lock lock(turn.mutex);
+  turn.changed.wait_for(lock, std::chrono::seconds(1), [&] { return turn.state != Turn::State::kWaits; });
+  if (turn.state == Turn::State::kWaits) {
+    lock.unlock();
+    // One that has begun meanwhile is not cancelled.
+    if (rte_eal_alarm_cancel(take_turn, &turn) > 0) return what();
+    lock.lock();
+  }
+  turn.changed.wait(lock, [&] { return turn.state == Turn::State::kOver; });
 }
 
 EalLog::EalLog(const Log& log) {

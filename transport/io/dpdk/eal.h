@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct EalOptions {
 
 // The first call decides; the answer to later ones is the same. Error: DPDK's reason.
 Result<void> start_eal(const EalOptions& options);
+
+// Runs `what` on the thread on which DPDK's drivers handle events, before or after such a handler, and returns when it
+// is over. Where that thread does not come to it within a second, it runs here.
+void run_between_events(const std::function<void()>& what);
 
 // As long as one lives, what DPDK says goes to its log, the latest's; otherwise nowhere.
 class EalLog {

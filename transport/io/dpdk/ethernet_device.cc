@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/kernel_side.h"
@@ -28,9 +31,29 @@ std::mutex& hotplug() {
   return mutex;
 }
 
+// The argument by which a virtual driver is told how many queues it shares with the kernel; empty: it has none.
+std::string_view queues_argument(const DeviceSpec& spec) {
+  if (spec.driver() == "net_af_packet") return "qpairs";
+  return spec.driver() == "net_af_xdp" ? "queue_count" : "";
+}
+
+// The kernel spreads packets over all queues that a virtual device has, so all of them have to be read.
+std::uint32_t wanted_queues(const DeviceSpec& spec, const PortOptions& options) {
+  if (spec.pci) return options.queues;
+  const std::string_view name = queues_argument(spec);
+  const auto told = name.empty() ? std::string("1") : spec.argument(name).value_or(std::to_string(options.queues));
+  std::uint32_t queues = 1;
+  std::from_chars(told.data(), told.data() + told.size(), queues);
+  return std::max(queues, 1u);
+}
+
 // The ring that net_af_packet shares with the kernel has frames of 2,048 bytes, unless it is told otherwise.
 std::string arguments_for(const DeviceSpec& spec, std::size_t mtu, const PortOptions& options) {
   std::string whole = spec.whole();
+  const std::string_view queues = queues_argument(spec);
+  if (options.queues > 1 && !queues.empty() && !spec.argument(queues)) {
+    whole += fmt::format(",{}={}", queues, options.queues);
+  }
   if (spec.driver() != "net_af_packet" || spec.argument("framesz")) return whole;
   const std::size_t frame = std::bit_ceil(std::max<std::size_t>(mtu + 256, kLeastRoom));
   whole += fmt::format(",framesz={},blocksz={}", frame, std::max<std::size_t>(frame, 4096));
@@ -97,7 +120,22 @@ Result<void> EthernetDevice::configure(const PortOptions& options) {
   constexpr std::uint64_t kChecks = RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
   conf.rxmode.offloads |= info.rx_offload_capa & kChecks;
   if (spec_.pci && options.mtu != 0) conf.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
-  if (const int code = rte_eth_dev_configure(port_, 1, 1, &conf); code != 0) return failed("its configuration", code);
+  std::uint32_t queues =
+      std::min<std::uint32_t>({wanted_queues(spec_, options), info.max_rx_queues, info.max_tx_queues});
+  if (spec_.pci && queues > 1) {
+    // By addresses and ports, so that the packets of a path come by one queue.
+    conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads & (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
+    conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    if (conf.rx_adv_conf.rss_conf.rss_hf == 0) {
+      conf.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE;
+      queues = 1;
+    }
+  }
+  outgoing_.resize(queues);
+  const auto count = static_cast<std::uint16_t>(queues);
+  if (const int code = rte_eth_dev_configure(port_, count, count, &conf); code != 0) {
+    return failed("its configuration", code);
+  }
   if (const auto set = set_mtu(options.mtu, info.max_rx_pktlen); !set) return set;
   numa_node_ = rte_eth_dev_socket_id(port_);
   if (const auto set = set_up_queues(options); !set) return set;
@@ -118,40 +156,59 @@ Result<void> EthernetDevice::set_up_queues(const PortOptions& options) {
   if (const int code = rte_eth_dev_adjust_nb_rx_tx_desc(port_, &receives, &sends); code != 0) {
     return failed("its rings", code);
   }
-  const auto node = static_cast<unsigned>(numa_node_);
-  const std::uint32_t buffers = receives + sends + 2 * options.held + 8 * kBurst;
+  const auto queues = static_cast<std::uint32_t>(outgoing_.size());
+  const std::uint32_t buffers = queues * (receives + sends + 2 * kBurst) + 2 * options.held + 6 * kBurst;
+  if (const auto set = set_up_receive(receives, buffers); !set) return set;
+  for (std::uint16_t queue = 0; queue < queues; ++queue) {
+    const int code = rte_eth_tx_queue_setup(port_, queue, sends, static_cast<unsigned>(numa_node_), nullptr);
+    if (code != 0) return failed("its transmit queue", code);
+  }
+  return {};
+}
+
+Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint32_t buffers) {
   // Some drivers want room for the longest frame of their own ring, which they do not tell.
   int code = -EINVAL;
   for (std::size_t room = std::max(mtu_ + kAround, kLeastRoom); room <= kMostRoom; room *= 2) {
     auto pool = make_pool(buffers, room, numa_node_);
     if (!pool) return tl::unexpected(pool.error());
     take_complaints();
-    code = rte_eth_rx_queue_setup(port_, 0, receives, node, nullptr, pool->get());
+    code = 0;
+    for (std::uint16_t queue = 0; queue < outgoing_.size() && code == 0; ++queue) {
+      code = rte_eth_rx_queue_setup(port_, queue, descriptors, static_cast<unsigned>(numa_node_), nullptr, pool->get());
+    }
     if (code == 0) {
       pool_ = std::move(*pool);
-      break;
+      return {};
     }
   }
-  if (code != 0) return failed("its receive queue", code);
-  code = rte_eth_tx_queue_setup(port_, 0, sends, node, nullptr);
-  if (code != 0) return failed("its transmit queue", code);
-  return {};
+  return failed("its receive queue", code);
 }
 
 EthernetDevice::~EthernetDevice() {
-  for (rte_mbuf* frame : outgoing_) rte_pktmbuf_free(frame);
+  for (const auto& queue : outgoing_) {
+    for (rte_mbuf* frame : queue) rte_pktmbuf_free(frame);
+  }
   if (!there_) return;
   const std::lock_guard lock(hotplug());
-  rte_eth_dev_info info{};
-  const bool known = rte_eth_dev_info_get(port_, &info) == 0;
-  rte_eth_dev_stop(port_);
-  rte_eth_dev_close(port_);
-  if (known && info.device != nullptr) rte_dev_remove(info.device);
+  const auto close = [this] {
+    rte_eth_dev_info info{};
+    const bool known = rte_eth_dev_info_get(port_, &info) == 0;
+    rte_eth_dev_stop(port_);
+    rte_eth_dev_close(port_);
+    if (known && info.device != nullptr) rte_dev_remove(info.device);
+  };
+  // The end of a peer makes net_memif free, in a handler, what closing frees, too.
+  if (spec_.driver() == "net_memif") {
+    run_between_events(close);
+  } else {
+    close();
+  }
 }
 
 std::string EthernetDevice::describe() const {
-  return fmt::format("{} ({}{}), MTU {}", spec_.name, driver_, fills_checksums_ ? ", checksums by the device" : "",
-                     mtu_);
+  return fmt::format("{} ({}{}{}), MTU {}", spec_.name, driver_, fills_checksums_ ? ", checksums by the device" : "",
+                     queues() > 1 ? fmt::format(", {} queues", queues()) : "", mtu_);
 }
 
 Buffer EthernetDevice::take(std::size_t bytes) {
@@ -171,25 +228,40 @@ void EthernetDevice::seal(rte_mbuf& frame) const {
 }
 
 bool EthernetDevice::flush() {
-  std::size_t sent = 0;
-  while (sent < outgoing_.size()) {
-    const auto burst = static_cast<std::uint16_t>(std::min<std::size_t>(outgoing_.size() - sent, kBurst));
-    const std::uint16_t taken = rte_eth_tx_burst(port_, 0, outgoing_.data() + sent, burst);
-    sent += taken;
-    if (taken < burst) break;
+  bool empty = true;
+  for (std::uint16_t queue = 0; queue < outgoing_.size(); ++queue) {
+    std::vector<rte_mbuf*>& waiting = outgoing_[queue];
+    std::size_t sent = 0;
+    while (sent < waiting.size()) {
+      const auto burst = static_cast<std::uint16_t>(std::min<std::size_t>(waiting.size() - sent, kBurst));
+      const std::uint16_t taken = rte_eth_tx_burst(port_, queue, waiting.data() + sent, burst);
+      sent += taken;
+      if (taken < burst) break;
+    }
+    waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(sent));
+    empty = empty && waiting.empty();
   }
-  outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent));
-  return outgoing_.empty();
+  return empty;
 }
 
 std::size_t EthernetDevice::waiting_bytes() const {
   std::size_t sum = 0;
-  for (const rte_mbuf* frame : outgoing_) sum += frame->pkt_len;
+  for (const auto& queue : outgoing_) {
+    for (const rte_mbuf* frame : queue) sum += frame->pkt_len;
+  }
   return sum;
 }
 
+// Each call begins with another queue, so that a busy one does not keep the others waiting.
 std::size_t EthernetDevice::receive(std::span<rte_mbuf*> frames) {
-  return rte_eth_rx_burst(port_, 0, frames.data(), static_cast<std::uint16_t>(frames.size()));
+  const std::size_t count = queues();
+  std::size_t got = 0;
+  for (std::size_t i = 0; i < count && got < frames.size(); ++i) {
+    const auto queue = static_cast<std::uint16_t>((next_ + i) % count);
+    got += rte_eth_rx_burst(port_, queue, frames.data() + got, static_cast<std::uint16_t>(frames.size() - got));
+  }
+  next_ = (next_ + 1) % count;
+  return got;
 }
 
 int speed_of(const DeviceSpec& spec) {

@@ -1,4 +1,5 @@
-// One port of DPDK: a NIC, or a virtual device. One receive and one transmit queue.
+// One port of DPDK: a NIC, or a virtual device. Its receive queues are read one after the other, and frames of one flow
+// leave by one transmit queue, so that they stay in order.
 //
 // Thread rule: open() any thread; all else one thread at a time.
 #pragma once
@@ -21,6 +22,7 @@ struct PortOptions {
   std::size_t mtu = 0;  // 0: the port's
   std::uint32_t descriptors = 1024;
   std::uint32_t held = 2048;  // buffers besides those in the rings
+  std::uint32_t queues = 1;   // each way; a device that has fewer, or cannot spread packets over them, takes fewer
 };
 
 class EthernetDevice {
@@ -36,14 +38,15 @@ class EthernetDevice {
   std::uint64_t line_rate_bps() const { return line_rate_bps_; }  // 0: unknown, or made up by a virtual device
   // Made of software; what comes from it may have a checksum that was left to a NIC.
   bool is_virtual() const { return !spec_.pci; }
+  std::size_t queues() const { return outgoing_.size(); }
   std::string describe() const;  // "net_af_packet0 (net_af_packet), MTU 1500"
 
   // Of `bytes`, not filled in; null: all are in use.
   Buffer take(std::size_t bytes);
   // A UDP datagram without checksum becomes one that the device sends with it.
   void seal(rte_mbuf& frame) const;
-  // Into a queue of ours, which flush() empties into the device's.
-  void send(Buffer frame) { outgoing_.push_back(frame.release()); }
+  // Into a queue of ours, which flush() empties into the device's. Frames with the same `flow` keep their order.
+  void send(Buffer frame, std::size_t flow = 0) { outgoing_[flow % queues()].push_back(frame.release()); }
   // False: the device has no room, and the rest waits.
   bool flush();
   std::size_t waiting_bytes() const;
@@ -56,6 +59,7 @@ class EthernetDevice {
   Result<void> configure(const PortOptions& options);
   Result<void> set_mtu(std::size_t wanted, std::uint32_t longest_frame);
   Result<void> set_up_queues(const PortOptions& options);
+  Result<void> set_up_receive(std::uint16_t descriptors, std::uint32_t buffers);
   Result<void> failed(const char* what, int code) const;
 
   const DeviceSpec spec_;
@@ -68,7 +72,8 @@ class EthernetDevice {
   int numa_node_ = 0;
   bool fills_checksums_ = false;
   std::string driver_;
-  std::vector<rte_mbuf*> outgoing_;  // the front was offered to the device
+  std::vector<std::vector<rte_mbuf*>> outgoing_;  // by queue; the front was offered to the device
+  std::size_t next_ = 0;                          // of the receive queues: the first to be read
 };
 
 // Of a NIC that EAL knows, Mbit/s, as it could be; 0: unknown.

@@ -131,13 +131,15 @@ void Host::send(Buffer frame, const SendTo& to) {
   // Between ends of this process, which no switch would send back.
   if (is_own) return on_frame(std::move(frame), clock_.now(), true);
   device_->seal(*frame);
-  if (mac != nullptr) return device_->send(std::move(frame));
-  std::vector<Buffer>& waiting = waiting_[to.way];
+  // A path's packets, whatever their peer, are one flow.
+  const std::size_t flow = to.from_port;
+  if (mac != nullptr) return device_->send(std::move(frame), flow);
+  std::vector<WaitingFrame>& waiting = waiting_[to.way];
   if (neighbours_.state(to.way) == Neighbours::State::kSilent || waiting.size() >= kMostWaiting) {
     ++counters_.unreachable;
     return;
   }
-  waiting.push_back(std::move(frame));
+  waiting.push_back({std::move(frame), flow});
 }
 
 bool Host::flush() { return device_->flush(); }
@@ -250,9 +252,9 @@ void Host::do_due(TimePoint now) {
 void Host::release_waiting(Neighbours::Id way) {
   const auto found = waiting_.find(way);
   if (found == waiting_.end()) return;
-  for (Buffer& frame : found->second) {
-    address(*frame, *neighbours_.mac(way));
-    device_->send(std::move(frame));
+  for (WaitingFrame& waiting : found->second) {
+    address(*waiting.frame, *neighbours_.mac(way));
+    device_->send(std::move(waiting.frame), waiting.flow);
   }
   waiting_.erase(found);
 }

@@ -115,7 +115,11 @@ class Host {
   SystemClock clock_;
   std::mutex mutex_;
   Neighbours neighbours_;
-  std::unordered_map<Neighbours::Id, std::vector<Buffer>> waiting_;
+  struct WaitingFrame {
+    Buffer frame;
+    std::size_t flow = 0;
+  };
+  std::unordered_map<Neighbours::Id, std::vector<WaitingFrame>> waiting_;
   std::array<Binding, 65536 / kPortsApart> bindings_{};  // by port / kPortsApart
   const std::uint32_t random_;                           // where the search for ports begins
   HostCounters counters_;

@@ -18,7 +18,10 @@ const TypedTable<DpdkSettings>& DpdkSettings::table() {
       setting::make_number("dpdk_mtu", &S::mtu, 0u, 9216u, " (0: the port's)")
           .help("largest IP packet, at least 576; a NIC is set to it"),
       setting::make_number("dpdk_descriptors", &S::descriptors, 64u, 8192u)
-          .help("of the receive ring and of the transmit ring of a port; a NIC may take fewer"),
+          .help("of each receive ring and of each transmit ring of a port; a NIC may take fewer"),
+      setting::make_number("dpdk_queues", &S::queues, 1u, 16u)
+          .help("receive queues, and as many transmit queues, of a port: of a NIC, which spreads packets over them by "
+                "RSS, of `net_af_packet` (`qpairs`) and of `net_af_xdp` (`queue_count`); each has rings of its own"),
       setting::make_number("dpdk_held", &S::held, 64u, 65536u)
           .help("packet buffers of a port besides those in its rings: received packets that `mlt` has not read yet"),
   });

@@ -147,7 +147,7 @@ const SocketAddress* UdpIo::destination(const TxPacket& packet) const {
   const bool valid = readable && header > 0 && slice.length <= most() && header + slice.length <= most() &&
                      packet.path < paths_.size() && packet.traffic_class <= kMostClass;
   const auto* peer = valid ? peers_.find(packet.peer) : nullptr;
-  return peer != nullptr ? &(*peer)[packet.path] : nullptr;
+  return peer != nullptr ? &peer->address(packet.path) : nullptr;
 }
 
 std::string UdpIo::refusal(const TxPacket& packet) const {
@@ -165,7 +165,7 @@ std::string UdpIo::refusal(const TxPacket& packet) const {
   if (packet.traffic_class > kMostClass) {
     return "udp: there is no traffic class " + std::to_string(packet.traffic_class) + "; classes are 0 to 7";
   }
-  if (!peers_.known(packet.peer)) return "udp: there is no peer " + std::to_string(packet.peer);
+  if (peers_.find(packet.peer) == nullptr) return "udp: there is no peer " + std::to_string(packet.peer);
   return "udp: a payload of " + std::to_string(slice.length) + " bytes at offset " + std::to_string(slice.offset) +
          " is outside of its registered memory";
 }
@@ -270,7 +270,7 @@ Result<std::optional<std::size_t>> UdpIo::on_failure(int error, const TxPacket& 
       singly_ = packets;
       // With fragments allowed an MTU that becomes smaller again shows here only, for single packets pass.
       gso_suspect_ = error != EFAULT && tx_.datagrams_in(1) > 1 &&
-                     !(fragments_ && lower_to_route((*peers_.find(first.peer))[first.path]));
+                     !(fragments_ && lower_to_route(peers_.find(first.peer)->address(first.path)));
       return 0;
     case Failure::kTooLong: return on_too_long(first);
     case Failure::kNoRoute:
@@ -291,7 +291,7 @@ Result<std::optional<std::size_t>> UdpIo::on_failure(int error, const TxPacket& 
 Result<std::optional<std::size_t>> UdpIo::on_too_long(const TxPacket& first) {
   const bool ipv6 = local_.ip.ipv6;
   const std::size_t length = kFrameBytes + first.header.bytes().size() + first.payload.length;
-  const std::size_t mtu = route_mtu(local_.ip, (*peers_.find(first.peer))[first.path]);
+  const std::size_t mtu = route_mtu(local_.ip, peers_.find(first.peer)->address(first.path));
   const bool explains = mtu >= least_mtu(ipv6) && mtu < length + datagram_overhead(ipv6);
   // A route that takes the packet has changed meanwhile; one that says so twice lies.
   if (!explains && !std::exchange(retried_, true)) return 0;
@@ -373,7 +373,7 @@ void UdpIo::accept(std::uint8_t path, const Arrival& arrival, const SocketAddres
   if (arrival.tells_drops) {
     counters_.kernel_drops += arrival.drops - std::exchange(paths_[path].drops, arrival.drops);
   }
-  const auto peer = peers_.sender(from, path);
+  const auto peer = peers_.sender(UdpPeer::origin_of(from, path));
   if (peer && !arrival.truncated && arrival.length > 0) {
     waiting_.push_back({arrival, 0, *peer, path, now, waited});
     return;
@@ -389,7 +389,7 @@ std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
     Waiting& message = waiting_.front();
     const Arrival& arrival = message.arrival;
     const auto bytes = std::span<const std::byte>(pool_->bytes(arrival.buffer)).first(arrival.length);
-    const bool known = peers_.known(message.peer);  // it may have been removed since
+    const bool known = peers_.find(message.peer) != nullptr;  // it may have been removed since
     while (filled < packets.size() && message.next < arrival.length) {
       const std::uint32_t end = std::min((message.next / arrival.segment + 1) * arrival.segment, arrival.length);
       const bool begins = message.next % arrival.segment == 0;

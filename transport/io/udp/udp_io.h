@@ -16,10 +16,11 @@
 #include "transport/base/ring.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/packet_io.h"
+#include "transport/io/peer_table.h"
 #include "transport/io/udp/address.h"
 #include "transport/io/udp/buffer_pool.h"
 #include "transport/io/udp/path_socket.h"
-#include "transport/io/udp/peer_table.h"
+#include "transport/io/udp/peer.h"
 #include "transport/io/udp/rx_batch.h"
 #include "transport/io/udp/tx_batch.h"
 
@@ -164,7 +165,7 @@ class UdpIo final : public PacketIo {
   Capabilities capabilities_;
   LinkProfile link_;
   UdpCounters counters_;
-  PeerTable peers_;
+  PeerTable<UdpPeer> peers_{"udp"};
   std::vector<Path> paths_;
   std::vector<int> fds_;  // of their sockets
   std::size_t receive_buffer_bytes_ = 0;

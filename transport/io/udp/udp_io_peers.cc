@@ -46,7 +46,7 @@ Result<PeerId> UdpIo::add_peer(const UdpAddress& address) {
   if (std::ranges::find(address.ports, 0) != address.ports.end()) {
     return fail(ErrorCode::kInvalidArgument, "udp: peer " + name + " has a path with port 0");
   }
-  auto peer = peers_.add(address);
+  auto peer = peers_.add(UdpPeer(address));
   if (!peer) return peer;
   lower_to_route(SocketAddress(address.ip, address.ports[0]));
   return peer;
