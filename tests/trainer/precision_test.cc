@@ -19,6 +19,7 @@
 #include "bench/trainer/graph/op.h"
 #include "bench/trainer/parallel/sharded_optimizer.h"
 #include "bench/trainer/precision/loss_scaler.h"
+#include "bench/trainer/sgd.h"
 #include "tests/half_reference.h"
 #include "tests/trainer/fake_links.h"
 #include "tests/trainer/on_ranks.h"
@@ -401,7 +402,7 @@ std::vector<OneStep> step_with(float wrong, bool sharded) {
     GradientReducer reducer(one.plan, one.gradients, collective.get(), {}, {}, {},
                             sharded ? Reduction::kShard : Reduction::kWhole);
     LossScaler scaler({.scaling = LossScaling::kDynamic, .scale = 16, .interval = 10});
-    const parallel::SgdOptions sgd{.rate = 0.5F};
+    const SgdOptions sgd{.rate = 0.5F};
     std::unique_ptr<parallel::Optimizer> optimizer;
     if (sharded) {
       optimizer = std::make_unique<parallel::ShardedOptimizer>(reducer, one.parameters, one.gradients, sgd, scaler,
