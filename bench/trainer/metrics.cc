@@ -174,7 +174,7 @@ json loss_scale_json(const LossScaleOptions& options, const TrainReport& report)
           {"initial", options.scale},
           {"final", report.loss_scale},
           {"interval", dynamic ? json(options.interval) : json(nullptr)},
-          {"skipped_steps", report.overflown_steps}};
+          {"skipped_steps", report.overflowed_steps}};
 }
 
 json damaged_json(const RunInfo& info) {

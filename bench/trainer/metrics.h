@@ -71,7 +71,7 @@ struct TrainReport {
   std::uint64_t images = 0;  // of all steps, all ranks together; see RankTotals::skipped_images
   std::vector<RankTotals> ranks;
   float loss_scale = 1;                    // of LossScaler, after the last step
-  std::uint64_t overflown_steps = 0;       // skipped, because gradients were not finite
+  std::uint64_t overflowed_steps = 0;      // skipped, because gradients were not finite
   std::optional<bool> replicas_identical;  // nothing: was not checked
   std::optional<bool> buckets_changed;     // by planning them again after the first step; nothing: that was left out
   BucketPlan initial_buckets;              // where they changed

@@ -67,6 +67,7 @@ void add_training(const TrainConfig& config, int ranks, const Dataset& dataset, 
               {"--seed", std::to_string(config.seed)},
               {"--precision", to_string(config.precision)},
               {"--loss-scale", to_text(config.loss_scale)},
+              {"--loss-scale-interval", std::to_string(config.loss_scale.interval)},
               {"data set (--data)", fmt::format("{} examples, digest {:016x}", dataset.size(), digest(dataset))}});
 }
 
@@ -84,7 +85,9 @@ void add_parallelism(const TrainConfig& config, int ranks, std::vector<RunOption
               {"--optimizer-sharding", parallel::to_string(config.sharding)},
               {"--traffic", parallel::to_text(config.layers), Shared::kRanks},
               {"--no-communication", yes(config.no_communication), Shared::kRanks},
-              {"--codec", codec_text(config.codec)}});
+              {"--codec", codec_text(config.codec)},
+              {"--codec-path", to_string(config.codec.path), Shared::kRanks},
+              {"--topk-fraction", fmt::format("{}", config.codec.topk_fraction), Shared::kRanks}});
 }
 
 }  // namespace

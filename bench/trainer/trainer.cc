@@ -69,8 +69,9 @@ Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   totals_.momentum_bytes = optimizer_->momentum_bytes();
+  if (report_.failure.empty()) report_.failure = scaler_.useless(report_.steps);
   report_.loss_scale = scaler_.scale();
-  report_.overflown_steps = scaler_.skipped_steps();
+  report_.overflowed_steps = scaler_.skipped_steps();
   if (links_.layers != nullptr) totals_.layers = links_.layers->counts();
   for (const parallel::LayerCounts& layer : totals_.layers) totals_.compute_s -= layer.exposed_s;
   optimizer_->fetch();
@@ -357,12 +358,7 @@ Result<void> Trainer::end_step(bool epoch_over) {
   totals_.expected_contributions += communication->expected_contributions;
   totals_.given_squares += communication->given_squares;
   totals_.lost_squares += communication->lost_squares;
-  if (scaler_.is_exhausted()) {
-    report_.failure = fmt::format(
-        "gradients were not finite in {} steps, whatever the loss scale, which is {:.3g} now: the training diverged; "
-        "try a smaller rate than {}",
-        scaler_.skipped_steps(), scaler_.scale(), config_.rate);
-  }
+  if (std::string why = scaler_.exhausted(config_.rate); !why.empty()) report_.failure = std::move(why);
   if (auto ok = check_replicas(epoch_over); !ok) return ok;
   return ready_order_.empty() ? Result<void>() : rebuild_buckets();
 }

@@ -102,7 +102,7 @@ TEST(TrainOnCuda, RoundsTo16BitsAsTheProcessorDoes) {
   const double whole = loss("f32", kOnCuda);
   for (const char* precision : {"bf16", "f16"}) {
     const double cuda = loss(precision, kOnCuda);
-    EXPECT_NEAR(cuda, loss(precision, {}), 2e-3) << precision;
+    EXPECT_NEAR(cuda, loss(precision, {}), 1e-6) << precision;
     EXPECT_NE(cuda, whole) << precision;
   }
 }

@@ -110,5 +110,76 @@ const std::vector<OperationCase> kOperations{
 };
 INSTANTIATE_TEST_SUITE_P(All, Rounding, ::testing::ValuesIn(kOperations));
 
+// Rows times columns, in double precision.
+Floats product(const Floats& a, const Floats& b, std::size_t rows, std::size_t depth, std::size_t columns,
+               bool a_turned, bool b_turned) {
+  Floats out(rows * columns);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      double sum = 0;
+      for (std::size_t d = 0; d < depth; ++d) {
+        sum +=
+            double{a[a_turned ? d * rows + r : r * depth + d]} * double{b[b_turned ? c * depth + d : d * columns + c]};
+      }
+      out[r * columns + c] = static_cast<float>(sum);
+    }
+  }
+  return out;
+}
+
+Floats plus(Floats a, const Floats& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i % b.size()];
+  return a;
+}
+
+// first -> second, and the sum of both: `first` has two users, whose gradients are added. All products are of multiples
+// of 1/16, so that float32 has them exactly, and 16 bits have not.
+TEST(RoundingBackward, IsOfEveryGradientOnItsWayAndOfTheirSums) {
+  constexpr std::size_t kBatch = 16, kIn = 4, kWide = 5;
+  Graph graph({1, 1, kIn});
+  const Value first = graph.add("first", Linear{kWide}, {0});
+  const Value second = graph.add("second", Linear{kWide}, {first});
+  graph.add("sum", Add{}, {first, second});
+  clustar::Rng rng(5);
+  const auto values = [&](std::size_t count) {
+    Floats all(count);
+    for (float& value : all) value = (static_cast<float>(rng.below(81)) - 40) / 16;
+    return all;
+  };
+  const Floats w1 = values(kWide * kIn), b1 = values(kWide), w2 = values(kWide * kWide), b2 = values(kWide);
+  const Floats x = values(kBatch * kIn), dy = values(kBatch * kWide);
+  Floats parameters;
+  std::vector<std::size_t> offsets;
+  for (const Floats* tensor : {&w1, &b1, &w2, &b2}) {
+    offsets.push_back(parameters.size());
+    parameters.insert(parameters.end(), tensor->begin(), tensor->end());
+  }
+  for (const Precision precision : {Precision::kBfloat16, Precision::kFloat16}) {
+    const auto rounded = [&](Floats all) {
+      round_to(precision, all);
+      return all;
+    };
+    const auto columns = [](const Floats& all) {
+      return product(Floats(kBatch, 1), all, 1, kBatch, kWide, false, false);
+    };
+    const Floats a = rounded(plus(product(x, w1, kBatch, kIn, kWide, false, true), b1));
+    const Floats b = rounded(plus(product(a, w2, kBatch, kWide, kWide, false, true), b2));
+    const Floats da = rounded(plus(rounded(product(dy, w2, kBatch, kWide, kWide, false, false)), dy));
+    Floats expected;
+    for (const Floats& tensor : {product(da, x, kWide, kBatch, kIn, true, false), columns(da),
+                                 product(dy, a, kWide, kBatch, kWide, true, false), columns(dy)}) {
+      const Floats part = rounded(tensor);
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    const auto math = make_cpu_math();
+    Network network(graph, *math, offsets, kBatch, 1, precision);
+    const auto y = network.forward(parameters.data(), x.data(), kBatch);
+    EXPECT_EQ(Floats(y.begin(), y.end()), rounded(plus(a, b)));
+    Floats gradients(parameters.size());
+    network.backward(parameters.data(), dy, gradients.data(), [](std::size_t) {});
+    EXPECT_EQ(gradients, expected);
+  }
+}
+
 }  // namespace
 }  // namespace clustar::bench::trainer::graph
