@@ -81,6 +81,15 @@ Result<void> take_options(Arm& arm) {
   for (const char* name : {"collective", "plan", "regions", "helpers"}) {
     if (auto node = arm.settings.extract(name); !node.empty()) arm.options.insert(std::move(node));
   }
+  // An option of `clustar train` that is none of an arm would be a variable that nobody reads.
+  for (const auto& [name, value] : arm.settings) {
+    if (std::islower(static_cast<unsigned char>(name[0])) == 0) continue;
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}={}: allowed in small letters: plugin, collective, plan, regions, helpers; everything else "
+                    "is an environment variable, as CLUSTAR_TRANSPORT=mlt",
+                    name, value));
+  }
   const bool by_paraexpress = arm.by_paraexpress();
   const auto collective = arm.options.find("collective");
   if (collective != arm.options.end() && arm.opens_plugin() && collective->second != "proxy") {

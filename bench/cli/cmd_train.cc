@@ -288,6 +288,7 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = codec_contradiction(*options.command, options.config); !wrong.empty()) return wrong;
   if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
+  if (const std::string wrong = update_contradiction(options.config, ranks); !wrong.empty()) return wrong;
   if (const std::string wrong = parallel_contradiction(options.config, ranks); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;

@@ -9,6 +9,7 @@
 #include "bench/report/report.h"
 #include "bench/trainer/compute/cards.h"
 #include "bench/trainer/compute/rank_compute.h"
+#include "bench/trainer/compute/residence.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -32,8 +33,10 @@ std::string take_device(const ComputeTexts& texts, trainer::TrainConfig& config)
   config.compute.device = texts.device == "cuda" ? trainer::DeviceKind::kCuda : trainer::DeviceKind::kCpu;
   config.compute.cuda_driver = texts.cuda_driver;
   if (config.compute.device == trainer::DeviceKind::kCpu) {
+    if (texts.update != trainer::UpdatePlace::kAuto) return "--update is of --device cuda";
     return texts.cuda_driver.empty() ? "" : "--cuda-driver is of --device cuda";
   }
+  config.compute.update = texts.update;
   return config.compute.replays() ? "--device cuda computes, and --compute replays; allowed: one of them" : "";
 }
 
@@ -76,8 +79,8 @@ void add_device_options(CLI::App& command, ComputeTexts& texts) {
   command
       .add_option(
           "--device", texts.device,
-          "Where the network is computed. cuda: on the first GPU, by kernels of our own (lr, mlp-small, mlp, cnn, "
-          "cnn-wide); gradients go by host memory")
+          "Where the network is computed. cuda: on the GPU of the rank's number, counted round, by kernels of our own "
+          "(lr, mlp-small, mlp, cnn, cnn-wide)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->group(kGroup)
       ->capture_default_str();
@@ -87,6 +90,13 @@ void add_device_options(CLI::App& command, ComputeTexts& texts) {
           "The CUDA driver's library for --device cuda, if not libcuda.so.1. That of an emulated device runs the "
           "same kernels without a GPU, and the output says so")
       ->type_name("LIBRARY")
+      ->group(kGroup);
+  command
+      .add_option(
+          "--update", texts.update,
+          "Where gradients are summed and parameters updated with --device cuda. device: in the GPU's memory, by "
+          "--collective nccl or of one rank. host: in the host's, by any collective. auto: device where it can be")
+      ->transform(choice({"auto", "host", "device"}))
       ->group(kGroup);
 }
 
@@ -107,6 +117,12 @@ std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config
     return "--compute: " + times.error().message;
   }
   return {};
+}
+
+std::string update_contradiction(const trainer::TrainConfig& config, int ranks) {
+  if (config.compute.update != trainer::UpdatePlace::kDevice) return {};
+  const std::string why = trainer::needs_host_memory(config, ranks);
+  return why.empty() ? "" : fmt::format("--update device: {}; allowed: auto or host", why);
 }
 
 }  // namespace clustar::bench::cli

@@ -18,14 +18,18 @@ struct ComputeTexts {
   std::string record;
   std::string device = "cpu";
   std::string cuda_driver;
+  trainer::UpdatePlace update = trainer::UpdatePlace::kAuto;
 };
 
 // --compute, --time-scale, --byte-scale; of clustar train --record-compute, too.
 void add_replay_options(CLI::App& command, ComputeTexts& texts);
 void add_record_option(CLI::App& command, ComputeTexts& texts);
-void add_device_options(CLI::App& command, ComputeTexts& texts);  // --device, --cuda-driver
+void add_device_options(CLI::App& command, ComputeTexts& texts);  // --device, --cuda-driver, --update
 
 // Into config.compute and config.record_compute. Returns what is wrong, for people; empty: all is well.
 std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config, int ranks);
+
+// What the whole run, of so many ranks, says against --update; empty: nothing.
+std::string update_contradiction(const trainer::TrainConfig& config, int ranks);
 
 }  // namespace clustar::bench::cli

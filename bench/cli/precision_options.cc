@@ -53,7 +53,9 @@ void add_precision_options(CLI::App& command, trainer::TrainConfig& config) {
           },
           "By what the loss is multiplied, so that small gradients are not lost in 16 bits: none|dynamic|SCALE, "
           "or dynamic=SCALE of the first step. dynamic: from 65536, halved when a gradient was not finite; such a step "
-          "is skipped on all ranks [dynamic for f16, none for bf16]")
+          "is skipped on all ranks, and the next forward pass waits for all buckets, also with --overlap-forward "
+          "[dynamic for "
+          "f16, none for bf16]")
       ->type_name("SCALE")
       ->group(group);
   command
@@ -72,12 +74,18 @@ std::string take_precision(const CLI::App& command, trainer::TrainConfig& config
   }
   if (config.precision == Precision::kFloat32) {
     for (const char* option : {"--loss-scale", "--loss-scale-interval"}) {
-      if (given(option)) return fmt::format("{} is of 16-bit gradients; add --precision f16 or bf16", option);
+      if (given(option)) return fmt::format("{} is for 16-bit gradients; add --precision f16 or bf16", option);
     }
     return {};
   }
   if (given("--loss-scale-interval") && config.loss_scale.scaling != LossScaling::kDynamic) {
-    return "--loss-scale-interval is of a dynamic scale; add --loss-scale dynamic";
+    return "--loss-scale-interval is for a dynamic scale; add --loss-scale dynamic";
+  }
+  if (config.compute.replays() && config.loss_scale.scaling != LossScaling::kNone) {
+    return "--loss-scale: a replay has no loss to scale";
+  }
+  if (!config.record_compute.empty()) {
+    return "--record-compute: rounding to 16 bits on this processor is no time of a layer; record with --precision f32";
   }
   return precision_contradiction(config);
 }

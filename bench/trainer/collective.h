@@ -82,6 +82,9 @@ class Collective {
   // What fails here, the first collective that uses it reports.
   virtual Buffer map(void* host, std::size_t bytes) = 0;
 
+  // Whether it takes a buffer with a `device` side alone, which map() did not make.
+  virtual bool takes_device_memory() const { return false; }
+
   // Before a step's first all_reduce(), and before its gradients are computed. False: they would come too late. Then
   // the all-reduces of this step take nothing from their buffers, but bring the sums all the same.
   virtual bool begin_step() { return true; }

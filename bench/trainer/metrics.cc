@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "bench/trainer/compute/residence.h"
 #include "bench/trainer/loss_report.h"
 #include "bench/trainer/precision/loss_scaler.h"
 #include "bench/trainer/tolerance.h"
@@ -173,7 +174,7 @@ json loss_scale_json(const LossScaleOptions& options, const TrainReport& report)
           {"initial", options.scale},
           {"final", report.loss_scale},
           {"interval", dynamic ? json(options.interval) : json(nullptr)},
-          {"skipped_steps", report.overflown_steps}};
+          {"skipped_steps", report.overflowed_steps}};
 }
 
 json damaged_json(const RunInfo& info) {
@@ -380,6 +381,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["compute_device"] = info.mathematics.empty()
                                   ? json(nullptr)
                                   : json{{"kind", to_string(config.compute.device)}, {"emulated", info.emulated}};
+  results["update"] = stays_on_device(config, static_cast<int>(report.ranks.size())) ? "device" : "host";
   results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;
   results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);

@@ -71,7 +71,7 @@ struct TrainReport {
   std::uint64_t images = 0;  // of all steps, all ranks together; see RankTotals::skipped_images
   std::vector<RankTotals> ranks;
   float loss_scale = 1;                    // of LossScaler, after the last step
-  std::uint64_t overflown_steps = 0;       // skipped, because gradients were not finite
+  std::uint64_t overflowed_steps = 0;      // skipped, because gradients were not finite
   std::optional<bool> replicas_identical;  // nothing: was not checked
   std::optional<bool> buckets_changed;     // by planning them again after the first step; nothing: that was left out
   BucketPlan initial_buckets;              // where they changed
@@ -137,7 +137,8 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, front_wait_s, compute_s, bytes_sent, replicas_identical,
-// missing_bytes, eligible_bytes, delivered_bytes, compute_device, collective, nccl, parameter_server, plan, plans,
+// missing_bytes, eligible_bytes, delivered_bytes, compute_device, update (where
+// gradients are summed and parameters updated: "host" or "device"), collective, nccl, parameter_server, plan, plans,
 // all_reduce, missing_policy, missing_contributions, expected_contributions (the last three null for a ring), lost_norm
 // (of what was lost of the ranks' gradients, by the norm of what they gave: null unless the missing policy is
 // residual), curve, accuracy_curve, step_seconds, ...}; the losses are null where the plugin does not tell them. `nccl`

@@ -194,6 +194,8 @@ class NcclCollective final : public Collective {
 
   int size() const override { return size_; }
 
+  bool takes_device_memory() const override { return true; }
+
   Buffer map(void* host, std::size_t bytes) override {
     const CudaCalls& cuda = communicator_.library.cuda;
     void* device = nullptr;

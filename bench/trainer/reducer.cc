@@ -33,7 +33,7 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<graph::T
 
 GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
                                  const CodecOptions& codec, const std::vector<graph::TensorSpec>& tensors,
-                                 FrontRoute front, Reduction reduction)
+                                 FrontRoute front, Reduction reduction, OnDevice* device)
     : plan_(plan),
       gradients_(gradients),
       route_{collective, {}},
@@ -41,10 +41,15 @@ GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradie
       front_buckets_(front.collective != nullptr ? front.buckets : 0),
       options_(codec),
       tensors_(tensors),
-      reduction_(reduction) {
+      reduction_(reduction),
+      device_(device) {
   if (packs() && collective != nullptr) packed_.resize(gradients.size());
   for (Route* route : {&route_, &front_}) {
     if (route->collective == nullptr) continue;
+    if (device_ != nullptr) {
+      route->mapped = device_->gradients();
+      continue;
+    }
     const auto travels = packs() ? std::as_writable_bytes(std::span(packed_)) : std::as_writable_bytes(gradients);
     route->mapped = route->collective->map(travels.data(), travels.size());
     if (route->collective->tells_lost()) lost_.resize(gradients.size());
@@ -132,6 +137,10 @@ std::unique_ptr<Pending> GradientReducer::start(std::size_t bucket) {
   if (gathers())
     return collective->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
   const Bucket& part = plan_.buckets[bucket];
+  if (device_ != nullptr) {
+    return collective->all_reduce(mapped.at(part.offset * sizeof(float)), part.elements, Precision::kFloat32,
+                                  device_->ready(), nullptr);
+  }
   const std::size_t elements = travelling(part);
   const auto padding = gradients_.subspan(part.offset, elements).subspan(part.elements);
   std::fill(padding.begin(), padding.end(), 0.0f);

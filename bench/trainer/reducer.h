@@ -13,6 +13,7 @@
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
 #include "bench/trainer/collective.h"
+#include "bench/trainer/compute/on_device.h"
 #include "bench/trainer/encoded_bucket.h"
 #include "bench/trainer/graph/op.h"
 #include "bench/trainer/timeline.h"
@@ -53,10 +54,11 @@ class GradientReducer {
  public:
   // The collectives must outlive the reducer; both it and the gradients, of the plan's capacity(), their close().
   // `tensors`, those of the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to
-  // be kReduce; with Reduction::kShard there is neither, and the plan's shards are the collective's size().
+  // be kReduce; with Reduction::kShard there is neither, and the plan's shards are the collective's size(). `device`:
+  // the gradients are there alone, and the collectives take it: float32, whole sums and no codec.
   GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
                   const CodecOptions& codec = {}, const std::vector<graph::TensorSpec>& tensors = {},
-                  FrontRoute front = {}, Reduction reduction = Reduction::kWhole);
+                  FrontRoute front = {}, Reduction reduction = Reduction::kWhole, OnDevice* device = nullptr);
 
   // Between two steps: what codecs and losses left for later moves along. Front buckets stay as many, and fewer than
   // all.
@@ -90,7 +92,7 @@ class GradientReducer {
   };
   struct Route {
     Collective* collective = nullptr;
-    Buffer mapped;  // what travels: the gradients, or packed_
+    Buffer mapped;  // what travels: the gradients, on the host or the device, or packed_
   };
   struct MappedBlobs {
     Buffer own;
@@ -124,6 +126,7 @@ class GradientReducer {
   CodecOptions options_;
   std::vector<graph::TensorSpec> tensors_;
   Reduction reduction_;
+  OnDevice* device_;  // null: gradients are host memory
   // What the latest exchange lost of this rank's gradients, as they lie in those; empty: that is not kept.
   std::vector<float> lost_;
   std::vector<EncodedBucket> encoded_;  // by bucket; empty without a codec

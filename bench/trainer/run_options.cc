@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "bench/trainer/compute/residence.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/tolerance.h"
@@ -43,13 +44,17 @@ std::string collective_text(const TrainConfig& config, int ranks, int channels) 
   return text;
 }
 
+std::string mathematics(const TrainConfig& config, int ranks) {
+  if (config.compute.device != DeviceKind::kCuda) return graph::cpu_math_name();
+  return stays_on_device(config, ranks) ? "own CUDA kernels, the update's too" : "own CUDA kernels";
+}
+
 // What a model learns, and from what.
-void add_training(const TrainConfig& config, const Dataset& dataset, std::vector<RunOption>& all) {
+void add_training(const TrainConfig& config, int ranks, const Dataset& dataset, std::vector<RunOption>& all) {
   const ModelOptions& model = config.model_options;
   all.insert(all.end(),
              {{"version of clustar", CLUSTAR_VERSION},
-              {"mathematics", config.compute.device == DeviceKind::kCuda ? "own CUDA kernels" : graph::cpu_math_name(),
-               Shared::kBits},
+              {"mathematics", mathematics(config, ranks), Shared::kBits},
               {"--model", config.model},
               {"--image-size", std::to_string(model.image_size)},
               {"--classes", std::to_string(model.classes)},
@@ -62,6 +67,7 @@ void add_training(const TrainConfig& config, const Dataset& dataset, std::vector
               {"--seed", std::to_string(config.seed)},
               {"--precision", to_string(config.precision)},
               {"--loss-scale", to_text(config.loss_scale)},
+              {"--loss-scale-interval", std::to_string(config.loss_scale.interval)},
               {"data set (--data)", fmt::format("{} examples, digest {:016x}", dataset.size(), digest(dataset))}});
 }
 
@@ -79,7 +85,9 @@ void add_parallelism(const TrainConfig& config, int ranks, std::vector<RunOption
               {"--optimizer-sharding", parallel::to_string(config.sharding)},
               {"--traffic", parallel::to_text(config.layers), Shared::kRanks},
               {"--no-communication", yes(config.no_communication), Shared::kRanks},
-              {"--codec", codec_text(config.codec)}});
+              {"--codec", codec_text(config.codec)},
+              {"--codec-path", to_string(config.codec.path), Shared::kRanks},
+              {"--topk-fraction", fmt::format("{}", config.codec.topk_fraction), Shared::kRanks}});
 }
 
 }  // namespace
@@ -87,13 +95,14 @@ void add_parallelism(const TrainConfig& config, int ranks, std::vector<RunOption
 std::vector<RunOption> run_options(const TrainConfig& config, int ranks, int channels, const Dataset& dataset,
                                    const std::optional<LayerTimes>& times) {
   std::vector<RunOption> all;
-  add_training(config, dataset, all);
+  add_training(config, ranks, dataset, all);
   add_parallelism(config, ranks, all);
   const std::string target = config.target_accuracy ? fmt::format("{}", *config.target_accuracy) : "none";
   all.insert(all.end(), {{"--check-equal", std::to_string(static_cast<int>(config.check_equal)), Shared::kRanks},
                          {"--target-accuracy", target, Shared::kRanks},
                          {"--compute", hex_of(times ? to_text(*times) : ""), Shared::kRanks},
                          {"--device", config.compute.device == DeviceKind::kCuda ? "cuda" : "cpu", Shared::kRanks},
+                         {"--update", stays_on_device(config, ranks) ? "device" : "host", Shared::kRanks},
                          {"--examples", std::to_string(replayed_examples(config)), Shared::kRanks},
                          {"--time-scale", fmt::format("{}", config.compute.time_scale), Shared::kRanks},
                          {"--byte-scale", fmt::format("{}", config.compute.byte_scale), Shared::kRanks},

@@ -9,6 +9,12 @@
 
 namespace clustar::bench::trainer {
 
+struct SgdOptions {
+  float rate = 0;
+  float momentum = 0;
+  float weight_decay = 0;
+};
+
 class Sgd {
  public:
   Sgd(std::size_t elements, float rate, float momentum, float weight_decay = 0);

@@ -97,10 +97,11 @@ std::string codec_text(const json& results) {
 
 std::string precision_text(const json& results) {
   const json& scale = results["loss_scale"];
-  std::string text = fmt::format("{}, of float32 weights", results["precision"].get<std::string>());
+  std::string text = fmt::format("{}; weights in float32", results["precision"].get<std::string>());
   if (scale.is_null()) return text;
-  return text + fmt::format("; {} loss scale, {:g} at the end, {} steps skipped", scale["scaling"].get<std::string>(),
-                            scale["final"].get<double>(), grouped(scale["skipped_steps"]));
+  return text + fmt::format("; {} loss scale, {:.9g} at the end; {} of {} steps skipped",
+                            scale["scaling"].get<std::string>(), scale["final"].get<double>(),
+                            grouped(scale["skipped_steps"]), grouped(results["steps"]));
 }
 
 std::string exchange_text(const json& results) {

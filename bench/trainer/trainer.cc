@@ -9,10 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "bench/trainer/compute/residence.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss_report.h"
 #include "bench/trainer/parallel/bucket_order.h"
-#include "bench/trainer/parallel/sharded_optimizer.h"
+#include "bench/trainer/parallel/make_optimizer.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -21,6 +22,11 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 bool shards(const TrainConfig& config, const Links& links) {
   return config.sharding == parallel::Sharding::kZero1 && links.collective != nullptr;
+}
+
+// Null: parameters and gradients are host memory.
+OnDevice* device_of(const TrainConfig& config, const Links& links, Compute& compute) {
+  return stays_on_device(config, links.size()) ? compute.on_device() : nullptr;
 }
 
 }  // namespace
@@ -39,20 +45,13 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       loader_(dataset, config.prefetch.value_or(usual_prefetch(dataset))),
       reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
                {links.front, links.front != nullptr ? config.front_buckets : 0},
-               shards(config, links) ? Reduction::kShard : Reduction::kWhole),
+               shards(config, links) ? Reduction::kShard : Reduction::kWhole, device_of(config, links, compute)),
       scaler_(config.loss_scale),
       check_(links.bootstrap) {
   compute_.initialise(parameters_);
-  const parallel::SgdOptions sgd{static_cast<float>(config.rate), static_cast<float>(config.momentum),
-                                 static_cast<float>(config.weight_decay)};
-  if (shards(config, links)) {
-    optimizer_ = std::make_unique<parallel::ShardedOptimizer>(reducer_, parameters_, gradients_, sgd, scaler_,
-                                                              *links.bootstrap, config.overlap_forward);
-  } else {
-    optimizer_ = std::make_unique<parallel::WholeOptimizer>(reducer_, parameters_, gradients_, sgd, scaler_);
-  }
-  const auto slow = config.slow.find(links.rank());
-  if (slow != config.slow.end()) slow_ = slow->second;
+  optimizer_ = parallel::make_optimizer(config, reducer_, device_of(config, links, compute), parameters_, gradients_,
+                                        scaler_, shards(config, links) ? links.bootstrap : nullptr);
+  if (const auto slow = config.slow.find(links.rank()); slow != config.slow.end()) slow_ = slow->second;
 }
 
 Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
@@ -70,15 +69,12 @@ Result<TrainReport> Trainer::run(Checkpoints* checkpoints) {
   }
   totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   totals_.momentum_bytes = optimizer_->momentum_bytes();
-  if (report_.failure.empty() && report_.steps > 0 && scaler_.skipped_steps() >= report_.steps) {
-    report_.failure = fmt::format(
-        "none of {} steps counted: gradients were not finite with a loss scale of {:.9g}; try a smaller --loss-scale",
-        report_.steps, scaler_.scale());
-  }
+  if (report_.failure.empty()) report_.failure = scaler_.useless(report_.steps);
   report_.loss_scale = scaler_.scale();
-  report_.overflown_steps = scaler_.skipped_steps();
+  report_.overflowed_steps = scaler_.skipped_steps();
   if (links_.layers != nullptr) totals_.layers = links_.layers->counts();
   for (const parallel::LayerCounts& layer : totals_.layers) totals_.compute_s -= layer.exposed_s;
+  optimizer_->fetch();
   const std::vector<float> ordered = parallel::in_parameter_order(parameters_, plan());
   report_.parameters_digest = digest(std::as_bytes(std::span(ordered)));
   if (links_.collective != nullptr) {
@@ -362,12 +358,7 @@ Result<void> Trainer::end_step(bool epoch_over) {
   totals_.expected_contributions += communication->expected_contributions;
   totals_.given_squares += communication->given_squares;
   totals_.lost_squares += communication->lost_squares;
-  if (scaler_.is_exhausted()) {
-    report_.failure = fmt::format(
-        "gradients were not finite in {} steps, whatever the loss scale, which is {:.3g} now: the training diverged; "
-        "try a smaller rate than {}",
-        scaler_.skipped_steps(), scaler_.scale(), config_.rate);
-  }
+  if (std::string why = scaler_.exhausted(config_.rate); !why.empty()) report_.failure = std::move(why);
   if (auto ok = check_replicas(epoch_over); !ok) return ok;
   return ready_order_.empty() ? Result<void>() : rebuild_buckets();
 }
@@ -395,7 +386,10 @@ Result<void> Trainer::rebuild_buckets() {
 Result<void> Trainer::check_replicas(bool epoch_over) {
   if (config_.check_equal == CheckEqual::kOff) return {};
   const Clock::time_point start = Clock::now();
-  if (config_.check_equal == CheckEqual::kEvery || epoch_over) check_.record(report_.steps, parameters_);
+  if (config_.check_equal == CheckEqual::kEvery || epoch_over) {
+    optimizer_->fetch();
+    check_.record(report_.steps, parameters_);
+  }
   if (check_.group_is_full() || epoch_over) {
     const auto mismatch = check_.compare();
     if (!mismatch) return tl::unexpected(mismatch.error());

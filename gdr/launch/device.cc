@@ -38,15 +38,15 @@ Result<void> Device::check(int result, const std::string& call) const {
   return fail(ErrorCode::kSystem, fmt::format("{}: {} ({})", call, name, result));
 }
 
-Result<std::unique_ptr<Device>> Device::open(const std::string& library, const Image& module,
+Result<std::unique_ptr<Device>> Device::open(const std::string& library, const Image& module, int number,
                                              std::chrono::milliseconds patience) {
   std::unique_ptr<Device> device(new Device);
   device->patience_ = patience;
-  if (auto ok = device->start(library, module); !ok) return tl::unexpected(ok.error());
+  if (auto ok = device->start(library, module, number); !ok) return tl::unexpected(ok.error());
   return device;
 }
 
-Result<void> Device::start(const std::string& library, const Image& module) {
+Result<void> Device::start(const std::string& library, const Image& module, int number) {
   auto calls = DriverCalls::open(library);
   if (!calls) return tl::unexpected(calls.error());
   calls_ = *calls;
@@ -54,7 +54,7 @@ Result<void> Device::start(const std::string& library, const Image& module) {
   int count = 0;
   if (auto ok = check(calls_.device_get_count(&count), "cuDeviceGetCount"); !ok) return ok;
   if (count < 1) return fail(ErrorCode::kUnavailable, fmt::format("'{}' shows no GPU to this process", library));
-  if (auto ok = check(calls_.device_get(&device_, 0), "cuDeviceGet"); !ok) return ok;
+  if (auto ok = check(calls_.device_get(&device_, number % count), "cuDeviceGet"); !ok) return ok;
   std::array<char, 256> name{};
   if (auto ok = check(calls_.device_get_name(name.data(), name.size() - 1, device_), "cuDeviceGetName"); !ok) return ok;
   name_ = name.data();
@@ -83,6 +83,7 @@ Device::~Device() {
   if (stream_ != nullptr && settle() == kNotReady) return;
   {
     const InContext here(*this);
+    if (mark_ != nullptr) calls_.event_destroy(mark_);
     if (stream_ != nullptr) calls_.stream_destroy(stream_);
     if (module_ != nullptr) calls_.module_unload(module_);
   }
@@ -147,6 +148,17 @@ Result<void> Device::launch_by_name(const char* name, const Grid& grid, void* ar
   }
   const int launched = calls_.launch(function, grid.x, grid.y, 1, grid.threads, 1, 1, 0, stream_, &argument, nullptr);
   return check(launched, fmt::format("cuLaunchKernel of {}", name));
+}
+
+Result<void*> Device::mark() {
+  const InContext here(*this);
+  if (mark_ == nullptr) {
+    if (auto ok = check(calls_.event_create(&mark_, kDisableTiming), "cuEventCreate"); !ok) {
+      return tl::unexpected(ok.error());
+    }
+  }
+  if (auto ok = check(calls_.event_record(mark_, stream_), "cuEventRecord"); !ok) return tl::unexpected(ok.error());
+  return mark_;
 }
 
 int Device::settle() const {

@@ -30,8 +30,9 @@ struct Grid {
 // the device is of no use then. Of one thread at a time. Waits at most `patience` for the device.
 class Device {
  public:
-  // Device 0 of `library`. `module` stays valid. kUnavailable: no driver, no device, or a build without device code.
-  static Result<std::unique_ptr<Device>> open(const std::string& library, const Image& module,
+  // Of the GPUs that `library` shows the one of that number, counted round: that of a rank. `module` stays valid.
+  // kUnavailable: no driver, no device, or a build without device code.
+  static Result<std::unique_ptr<Device>> open(const std::string& library, const Image& module, int number = 0,
                                               std::chrono::milliseconds patience = std::chrono::seconds(60));
   ~Device();
   Device(const Device&) = delete;
@@ -55,12 +56,15 @@ class Device {
   // for.
   Grid grid_for(std::uint64_t count, unsigned threads = 256) const;
   Result<void> wait();
+  // A cudaEvent_t (a CUevent) behind all that was asked for so far, for other streams to wait for. The device's: the
+  // next mark() moves it, which those that wait for it already do not mind.
+  Result<void*> mark();
 
  private:
   class InContext;
 
   Device() = default;
-  Result<void> start(const std::string& library, const Image& module);
+  Result<void> start(const std::string& library, const Image& module, int number);
   int settle() const;  // waits: what the work ended with, or kNotReady
   Result<void> check(int result, const std::string& call) const;
   Result<void> launch_by_name(const char* name, const Grid& grid, void* argument);
@@ -73,6 +77,7 @@ class Device {
   void* context_ = nullptr;
   void* module_ = nullptr;
   void* stream_ = nullptr;
+  void* mark_ = nullptr;
   std::map<std::string, void*> functions_;
 };
 

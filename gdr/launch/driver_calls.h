@@ -29,6 +29,9 @@ struct DriverCalls {
   int (*stream_create)(void**, unsigned) = nullptr;
   int (*stream_query)(void*) = nullptr;
   int (*stream_destroy)(void*) = nullptr;
+  int (*event_create)(void**, unsigned) = nullptr;
+  int (*event_destroy)(void*) = nullptr;
+  int (*event_record)(void*, void* stream) = nullptr;
   int (*module_load)(void**, const void* image) = nullptr;
   int (*module_unload)(void*) = nullptr;
   int (*module_function)(void** function, void* module, const char* name) = nullptr;
@@ -43,6 +46,7 @@ struct DriverCalls {
 inline constexpr int kSuccess = 0;
 inline constexpr int kNotReady = 600;
 inline constexpr unsigned kNonBlocking = 1;
+inline constexpr unsigned kDisableTiming = 2;
 inline constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 }  // namespace clustar::gdr::launch

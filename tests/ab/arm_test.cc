@@ -94,6 +94,7 @@ TEST(AbArm, WhatParaexpressCannotDoIsNamedWithWhatIsAllowed) {
       {"collective=nccl", "allowed: proxy"},
       {"plan=ring", "add collective=paraexpress"},
       {"helpers=1", "add collective=paraexpress"},
+      {"precision=f16", "allowed in small letters: plugin, collective, plan, regions, helpers"},
       {"collective=paraexpress,helpers=65", "65 helpers; allowed: 0 to 64"},
       {"collective=paraexpress,helpers=", " helpers; allowed: 0 to 64"},
       {"collective=paraexpress,helpers=1x", "1x helpers; allowed: 0 to 64"},

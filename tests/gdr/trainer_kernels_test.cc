@@ -137,6 +137,25 @@ TEST(Rounding, IsThatOfTheTypesDefinition) {
   check_rounding<clustar::tests::Float16>(kRoundF16);
 }
 
+// PyTorch's formula, in float32 as the processor has it (bench/trainer/sgd.h).
+TEST(Sgd, HasMomentumAndWeightDecay) {
+  constexpr float kRate = 0.1f, kMomentum = 0.9f;
+  for (const float decay : {0.0f, 0.01f}) {
+    Floats parameters = values(1001, 8), velocity(1001);
+    Floats expected = parameters, expected_velocity(1001);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Floats gradients = values(1001, 9 + step);
+      launch(kSgd, {parameters.data(), gradients.data(), velocity.data(), 1001, kRate, kMomentum, decay}, {2});
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        expected_velocity[i] = kMomentum * expected_velocity[i] + (gradients[i] + decay * expected[i]);
+        expected[i] -= kRate * expected_velocity[i];
+      }
+    }
+    EXPECT_EQ(parameters, expected);
+    EXPECT_EQ(velocity, expected_velocity);
+  }
+}
+
 const WindowGeometry kGeometries[]{
     {.rows = 5, .columns = 7, .channels = 3, .out_rows = 3, .out_columns = 5, .window = 3},
     {.rows = 5, .columns = 4, .channels = 2, .out_rows = 3, .out_columns = 2, .window = 3, .stride = 2, .padding = 1},

@@ -21,6 +21,9 @@ TEST(TrainOnCuda, WrongUsageSaysWhatIsAllowed) {
   const std::vector<std::pair<Words, const char*>> wrong{
       {{"--device", "tpu"}, "--device"},
       {{"--cuda-driver", "libcuda.so.1"}, "--cuda-driver is of --device cuda"},
+      {{"--update", "device"}, "--update is of --device cuda"},
+      {{"--device", "cuda", "--update", "device", "--accumulate", "2"}, "--update device: micro-batches are added up"},
+      {{"--device", "cuda", "--update", "device", "--ranks", "2"}, "only --collective nccl sums in a GPU's memory"},
       {{"--device", "cuda", "--compute", "estimate=v100"}, "--device cuda computes, and --compute replays"}};
   for (const auto& [words, message] : wrong) {
     const Outcome outcome = start_training(words);
@@ -60,6 +63,31 @@ TEST(TrainOnCuda, AgreesWithTheProcessorToRounding) {
     EXPECT_EQ(cpu["compute_device"], json({{"kind", "cpu"}, {"emulated", false}}));
     EXPECT_THAT(cuda["gemm"].get<std::string>(), HasSubstr("emulated"));
   }
+}
+
+// Of one rank nothing is summed. The emulated device multiplies and adds as the processor does, so the bits are the
+// same.
+TEST(TrainOnCuda, UpdatesInTheMemoryOfEither) {
+  const Words run = plus(
+      {"--model", "mlp-small", "--examples", "300", "--epochs", "2", "--momentum", "0.9", "--weight-decay", "0.001"},
+      kOnCuda);
+  const json device = results_of_training(run);
+  const json host = results_of_training(plus(run, {"--update", "host"}));
+  EXPECT_EQ(device["update"], "device");
+  EXPECT_EQ(host["update"], "host");
+  EXPECT_EQ(device["parameters_digest"], host["parameters_digest"]);
+  EXPECT_EQ(device["loss"], host["loss"]);
+  EXPECT_EQ(device["accuracy"], host["accuracy"]);
+}
+
+TEST(TrainOnCuda, GoesOnFromACheckpointWithTheSameBits) {
+  const TemporaryDirectory folder;
+  const Words run = plus({"--model", "mlp-small", "--examples", "300", "--checkpoint", folder.file("at")}, kOnCuda);
+  const json whole = results_of_training(plus(run, {"--epochs", "3"}));
+  results_of_training(plus(run, {"--epochs", "1"}));
+  const json rest = results_of_training(plus(run, {"--epochs", "3", "--resume", folder.file("at")}));
+  EXPECT_EQ(rest["update"], "device");
+  EXPECT_EQ(rest["parameters_digest"], whole["parameters_digest"]);
 }
 
 TEST(TrainOnCuda, RoundsTo16BitsAsTheProcessorDoes) {

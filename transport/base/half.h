@@ -35,7 +35,7 @@ inline float from_float16(std::uint16_t value) {
   return std::bit_cast<float>(magnitude | (value & 0x8000u) << 16);
 }
 
-// The same; from 65520 on infinite.
+// To the nearest, ties to even; from 65520 on infinite. paraexpress/sums, which includes nothing, has the same code.
 inline std::uint16_t to_float16(float value) {
   constexpr std::uint32_t kAboveAll = (127u + 16) << 23;
   constexpr std::uint32_t kUnit = (127u - 24 + 23) << 23;  // one of its last fraction bit is the least float16

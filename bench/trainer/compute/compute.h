@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/trainer/compute/on_device.h"
 #include "bench/trainer/loss.h"
 
 namespace clustar::bench::trainer {
@@ -43,6 +44,8 @@ class Compute {
   // Passes forward so far, which dropout's draws hang on.
   virtual std::uint64_t passes() const = 0;
   virtual void set_passes(std::uint64_t passes) = 0;
+  // Null: parameters and gradients are the host's alone.
+  virtual OnDevice* on_device() { return nullptr; }
 };
 
 }  // namespace clustar::bench::trainer

@@ -1,6 +1,7 @@
-// Trains on a device with memory of its own: the trainer's parameters go there before each layer that reads them, and
-// each gradient comes back when it is final. So collectives, codecs and the update are those of the processor, all of
-// them; a bucket's way through host memory is what it costs.
+// Trains on a GPU. Where its gradients are summed by what reaches its memory, all stays there (OnDevice). Otherwise the
+// trainer's parameters go there before each layer that reads them, and each gradient comes back when it is final: so
+// collectives, codecs and the update are those of the processor, all of them, at the cost of a bucket's way through
+// host memory.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +12,17 @@
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/compute/network_compute.h"
+#include "bench/trainer/compute/on_device.h"
+#include "bench/trainer/graph/cuda/cuda_math.h"
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/model.h"
 
 namespace clustar::bench::trainer {
 
-class DeviceCompute final : public Compute {
+class DeviceCompute final : public Compute, private OnDevice {
  public:
   // As NetworkCompute.
-  DeviceCompute(const Model& model, const BucketPlan& plan, graph::DeviceMath& math,
+  DeviceCompute(const Model& model, const BucketPlan& plan, graph::CudaMath& math,
                 const NetworkCompute::Options& options);
 
   bool learns() const override { return true; }
@@ -36,14 +39,23 @@ class DeviceCompute final : public Compute {
   void set_state(std::span<const float> state) override { network_.set_state(state); }
   std::uint64_t passes() const override { return network_.passes(); }
   void set_passes(std::uint64_t passes) override { network_.set_passes(passes); }
+  OnDevice* on_device() override { return this; }
 
  private:
+  void take(std::span<const float> parameters) override;
+  void set(std::span<const float> parameters, std::span<const float> momentum) override;
+  void copy_parameters(std::span<float> host) override;
+  void copy_momentum(std::span<float> host) override;
+  Buffer gradients() override { return {nullptr, reinterpret_cast<std::byte*>(gradients_.get())}; }
+  Event ready() override { return {math_.mark()}; }
+  void update(const SgdOptions& options, std::size_t first, std::size_t count) override;
   void upload(const float* parameters, std::size_t first_tensor, std::size_t count);
 
-  graph::DeviceMath& math_;
+  graph::CudaMath& math_;
   std::vector<std::size_t> offsets_, sizes_;  // of tensors
   graph::Memory parameters_;
   graph::Memory gradients_;
+  graph::Memory momentum_;  // null: all is the host's
   NetworkCompute network_;
 };
 

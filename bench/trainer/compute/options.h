@@ -12,13 +12,17 @@ enum class ComputeKind : std::uint8_t { kNetwork, kReplay, kEstimate };
 enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 const char* to_string(DeviceKind device);  // "cpu", "cuda"
 
+// Where gradients are summed and parameters updated. kAuto: on the GPU where that goes (residence.h).
+enum class UpdatePlace : std::uint8_t { kAuto, kHost, kDevice };
+
 struct ComputeOptions {
   ComputeKind kind = ComputeKind::kNetwork;
-  std::string source{};                  // kReplay: the file of LayerTimes; kEstimate: the card's name
-  double time_scale = 1;                 // every time is multiplied by it
-  double byte_scale = 1;                 // every tensor's elements, and so the gradients' bytes, are divided by it
-  DeviceKind device = DeviceKind::kCpu;  // of kNetwork
-  std::string cuda_driver{};             // of kCuda; empty: libcuda.so.1, where the loader finds it
+  std::string source{};                     // kReplay: the file of LayerTimes; kEstimate: the card's name
+  double time_scale = 1;                    // every time is multiplied by it
+  double byte_scale = 1;                    // every tensor's elements, and so the gradients' bytes, are divided by it
+  DeviceKind device = DeviceKind::kCpu;     // of kNetwork
+  std::string cuda_driver{};                // of kCuda; empty: libcuda.so.1, where the loader finds it
+  UpdatePlace update = UpdatePlace::kAuto;  // of kCuda
 
   bool replays() const { return kind != ComputeKind::kNetwork; }
   bool operator==(const ComputeOptions&) const = default;

@@ -44,7 +44,7 @@ Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, cons
 
 namespace {
 
-Result<void> open_cuda(const TrainConfig& config, const Model& model, RankCompute& made) {
+Result<std::unique_ptr<graph::CudaMath>> open_cuda(const TrainConfig& config, const Model& model, int rank) {
   if (const auto lacking = graph::what_cuda_lacks(model.graph)) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -53,7 +53,8 @@ Result<void> open_cuda(const TrainConfig& config, const Model& model, RankComput
                     model.name, *lacking));
   }
   const std::string& driver = config.compute.cuda_driver;
-  auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver);
+  // That of NCCL's collective, which counts them alike.
+  auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver, rank);
   if (!math) {
     return fail(
         math.error().code,
@@ -61,9 +62,7 @@ Result<void> open_cuda(const TrainConfig& config, const Model& model, RankComput
                     "emulated one), or take --device cpu",
                     math.error().message));
   }
-  made.emulated = (*math)->emulated();
-  made.math = std::move(*math);
-  return {};
+  return math;
 }
 
 }  // namespace
@@ -83,8 +82,11 @@ Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, 
                                         .precision = config.precision,
                                         .clock = made.clock.get()};
   if (config.compute.device == DeviceKind::kCuda) {
-    if (auto ok = open_cuda(config, model, made); !ok) return tl::unexpected(ok.error());
-    made.compute = std::make_unique<DeviceCompute>(model, plan, *made.math, options);
+    auto math = open_cuda(config, model, rank);
+    if (!math) return tl::unexpected(math.error());
+    made.emulated = (*math)->emulated();
+    made.compute = std::make_unique<DeviceCompute>(model, plan, **math, options);
+    made.math = std::move(*math);
   } else {
     made.math = graph::make_cpu_math();
     made.compute = std::make_unique<NetworkCompute>(model, plan, *made.math, options);

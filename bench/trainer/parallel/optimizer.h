@@ -22,12 +22,6 @@ namespace clustar::bench::trainer::parallel {
 enum class Sharding : std::uint8_t { kNone, kZero1 };
 const char* to_string(Sharding sharding);  // "none", "zero1"
 
-struct SgdOptions {
-  float rate = 0;
-  float momentum = 0;
-  float weight_decay = 0;
-};
-
 // One step: bring() for buckets that are wanted early, then finish(). All ranks bring buckets in the same order.
 class Optimizer {
  public:
@@ -38,10 +32,13 @@ class Optimizer {
   virtual double waited_s() const { return 0; }
   // Brings the buckets that are left, and gives the whole step's communication.
   virtual Result<StepCommunication> finish() = 0;
-  // Between two steps: the momentum of all parameters, in the layout of the reducer's plan. All ranks call it.
+  // Between two steps: the host's parameters become those of the last step, where they are elsewhere.
+  virtual void fetch() {}
+  // Between two steps: the momentum of all parameters, in the layout of the reducer's plan, and fetch(). All ranks call
+  // it.
   virtual Result<std::vector<float>> momentum() = 0;
   // As momentum() gave it, or the same of an equal run; from now on in the layout of `plan`, which becomes the
-  // reducer's.
+  // reducer's, as are the host's parameters, which are the run's.
   virtual void set_momentum(std::vector<float> flat, const BucketPlan& plan) = 0;
   virtual std::size_t momentum_bytes() const = 0;  // of this rank
 };

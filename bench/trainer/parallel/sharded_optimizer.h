@@ -19,7 +19,8 @@ namespace clustar::bench::trainer::parallel {
 
 class ShardedOptimizer final : public Optimizer {
  public:
-  // `reducer` leaves Reduction::kShard by collectives; all outlive it, and the parameters the collectives' close().
+  // `reducer` leaves Reduction::kShard by collectives; all outlive it. It, too, and the parameters stay until
+  // the collectives' close(), as they write to both.
   // `in_forward`: buckets are wanted from the last to the first, by a forward pass; otherwise all at once. With a
   // `scaler` that is on, ranks tell each other in each step whether their shards are finite, by an all-gather.
   ShardedOptimizer(GradientReducer& reducer, std::span<float> parameters, std::span<float> gradients,

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <charconv>
 
 namespace clustar::bench::trainer {
 namespace {
@@ -13,10 +13,9 @@ constexpr std::string_view kDynamic = "dynamic";
 
 // Nothing but a number in the range.
 bool read_scale(std::string_view text, double& scale) {
-  const std::string copy(text);
-  char* end = nullptr;
-  scale = std::strtod(copy.c_str(), &end);
-  return !copy.empty() && end == copy.c_str() + copy.size() && scale >= 1 && scale <= kMostLossScale;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, scale);
+  return read.ec == std::errc() && read.ptr == end && scale >= 1 && scale <= kMostLossScale;
 }
 
 }  // namespace
@@ -46,7 +45,7 @@ std::string to_text(const LossScaleOptions& options) {
   switch (options.scaling) {
     case LossScaling::kNone: return "none";
     case LossScaling::kStatic: return fmt::format("{}", options.scale);
-    case LossScaling::kDynamic: return fmt::format("dynamic={}, interval {}", options.scale, options.interval);
+    case LossScaling::kDynamic: return fmt::format("dynamic={}", options.scale);
   }
   return "?";
 }
@@ -73,6 +72,23 @@ void LossScaler::settle(bool finite) {
     if (scale * kGrowth <= static_cast<float>(kMostLossScale)) scale *= kGrowth;
     in_a_row = 0;
   }
+}
+
+std::string LossScaler::exhausted(double rate) const {
+  if (!is_on() || scale() >= static_cast<float>(kLeastLossScale)) return "";
+  return fmt::format(
+      "gradients were not finite in {} steps, whatever the loss scale, which is {:.3g} now: the training diverged; try "
+      "a smaller rate than {}",
+      skipped_, scale(), rate);
+}
+
+std::string LossScaler::useless(std::uint64_t steps) const {
+  if (!is_on() || steps == 0 || skipped_ < steps) return "";
+  return fmt::format(
+      "none of {} steps counted: with a loss scale of {:.9g} at the end, gradients were not finite in any; try a "
+      "smaller "
+      "--loss-scale{}",
+      steps, scale(), options_.scaling == LossScaling::kDynamic ? ", or more steps" : "");
 }
 
 }  // namespace clustar::bench::trainer

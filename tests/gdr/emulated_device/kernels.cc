@@ -23,6 +23,7 @@ CLUSTAR_EMULATED_KERNEL(clustar_add_bias);
 CLUSTAR_EMULATED_KERNEL(clustar_column_sums);
 CLUSTAR_EMULATED_KERNEL(clustar_relu);
 CLUSTAR_EMULATED_KERNEL(clustar_relu_gradient);
+CLUSTAR_EMULATED_KERNEL(clustar_sgd);
 CLUSTAR_EMULATED_KERNEL(clustar_round_bf16);
 CLUSTAR_EMULATED_KERNEL(clustar_round_f16);
 CLUSTAR_EMULATED_KERNEL(clustar_gather_windows);

@@ -57,6 +57,17 @@ struct ReluGradientArguments {
 };
 inline constexpr Kernel<ReluGradientArguments> kReluGradient{"clustar_relu_gradient"};
 
+// One step of SGD with momentum and weight decay, as bench/trainer/sgd.h has it: v = m v + (g + decay w); w = w - rate
+// v.
+struct SgdArguments {
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  float* velocity = nullptr;
+  unsigned long long count = 0;
+  float rate = 0, momentum = 0, weight_decay = 0;
+};
+inline constexpr Kernel<SgdArguments> kSgd{"clustar_sgd"};
+
 // to[i] = from[i], as bf16 or f16 has it; to the nearest, ties to even, beyond f16's range infinity.
 struct RoundArguments {
   const float* from = nullptr;

@@ -24,8 +24,8 @@ bool CudaMath::has_kernel(const Op& op) {
          std::holds_alternative<MaxPool>(op) || std::holds_alternative<Relu>(op);
 }
 
-Result<std::unique_ptr<CudaMath>> CudaMath::open(const std::string& driver) {
-  auto device = gdr::launch::Device::open(driver, gdr::launch::clustar_trainer_device_code);
+Result<std::unique_ptr<CudaMath>> CudaMath::open(const std::string& driver, int number) {
+  auto device = gdr::launch::Device::open(driver, gdr::launch::clustar_trainer_device_code, number);
   if (!device) return tl::unexpected(device.error());
   return std::unique_ptr<CudaMath>(new CudaMath(std::move(*device)));
 }
@@ -61,6 +61,17 @@ void CudaMath::add(float* sum, const float* more, std::size_t count) { cuda::add
 
 void CudaMath::round(float* to, const float* from, std::size_t count, Precision precision) {
   cuda::round(*device_, to, from, count, precision);
+}
+
+void CudaMath::sgd(const cuda::SgdArguments& step) {
+  if (step.count == 0) return;
+  checked(device_->launch(cuda::kSgd, device_->grid_for(step.count, cuda::kThreads), step));
+}
+
+void* CudaMath::mark() {
+  const auto event = device_->mark();
+  if (!event) throw std::runtime_error(event.error().message);
+  return *event;
 }
 
 std::unique_ptr<Kernel> CudaMath::kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "bench/trainer/graph/cuda/arguments.h"
 #include "bench/trainer/graph/device_math.h"
 #include "bench/trainer/graph/graph.h"
 #include "gdr/launch/device.h"
@@ -16,9 +17,9 @@ namespace clustar::bench::trainer::graph {
 // Each call throws std::runtime_error with what the driver answered, as nothing that follows would mean anything.
 class CudaMath final : public DeviceMath {
  public:
-  // `driver`: of the CUDA driver, as gdr::launch::kCudaDriver. kUnavailable: there is no driver or GPU, or this build
-  // has no code for it.
-  static Result<std::unique_ptr<CudaMath>> open(const std::string& driver);
+  // `driver`: of the CUDA driver, as gdr::launch::kCudaDriver; `number`: as gdr::launch::Device has it. kUnavailable:
+  // there is no driver or GPU, or this build has no code for it.
+  static Result<std::unique_ptr<CudaMath>> open(const std::string& driver, int number = 0);
 
   static bool has_kernel(const Op& op);
   bool emulated() const { return device_->emulated(); }
@@ -29,6 +30,9 @@ class CudaMath final : public DeviceMath {
   void fill(float* values, std::size_t count, float value) override;
   void add(float* sum, const float* more, std::size_t count) override;
   void round(float* to, const float* from, std::size_t count, Precision precision) override;
+  // Of memory of the device, element by element.
+  void sgd(const cuda::SgdArguments& step);
+  void* mark();  // as gdr::launch::Device has it
   // Throws std::invalid_argument where has_kernel() is false.
   std::unique_ptr<Kernel> kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) override;
 

@@ -29,6 +29,16 @@ extern "C" __global__ void clustar_add_bias(const clustar::bench::trainer::graph
       of.count, [&](unsigned long long i) { of.values[i] += of.bias[i % of.columns]; });
 }
 
+extern "C" __global__ void clustar_sgd(const clustar::bench::trainer::graph::cuda::SgdArguments of) {
+  clustar::bench::trainer::graph::cuda::for_each(of.count, [&](unsigned long long i) {
+    // Not even a product with zero: an infinite parameter would make it NaN.
+    const float decayed = of.weight_decay == 0 ? of.gradients[i] : of.gradients[i] + of.weight_decay * of.parameters[i];
+    const float velocity = of.momentum * of.velocity[i] + decayed;
+    of.velocity[i] = velocity;
+    of.parameters[i] -= of.rate * velocity;
+  });
+}
+
 extern "C" __global__ void clustar_relu(const clustar::bench::trainer::graph::cuda::ReluArguments of) {
   clustar::bench::trainer::graph::cuda::for_each(of.count,
                                                  [&](unsigned long long i) { of.y[i] = of.x[i] > 0 ? of.x[i] : 0.0f; });
