@@ -76,8 +76,7 @@ void add_device_options(CLI::App& command, ComputeTexts& texts) {
   command
       .add_option(
           "--device", texts.device,
-          "Where the network is computed. cuda: on the first GPU, by kernels of our own (lr, mlp-small, mlp, cnn, "
-          "cnn-wide); gradients go by host memory")
+          "Where the network is computed. cuda: on the first GPU, by kernels of our own; gradients go by host memory")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->group(kGroup)
       ->capture_default_str();

@@ -44,14 +44,7 @@ Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, cons
 
 namespace {
 
-Result<void> open_cuda(const TrainConfig& config, const Model& model, RankCompute& made) {
-  if (const auto lacking = graph::what_cuda_lacks(model.graph)) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--device cuda: {} has a layer without a CUDA kernel here ({}); allowed: lr, mlp-small, mlp, "
-                    "cnn, cnn-wide",
-                    model.name, *lacking));
-  }
+Result<void> open_cuda(const TrainConfig& config, RankCompute& made) {
   const std::string& driver = config.compute.cuda_driver;
   auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver);
   if (!math) {
@@ -83,7 +76,7 @@ Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, 
                                         .precision = config.precision,
                                         .clock = made.clock.get()};
   if (config.compute.device == DeviceKind::kCuda) {
-    if (auto ok = open_cuda(config, model, made); !ok) return tl::unexpected(ok.error());
+    if (auto ok = open_cuda(config, made); !ok) return tl::unexpected(ok.error());
     made.compute = std::make_unique<DeviceCompute>(model, plan, *made.math, options);
   } else {
     made.math = graph::make_cpu_math();

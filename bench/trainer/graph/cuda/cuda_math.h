@@ -3,11 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "bench/trainer/graph/device_math.h"
-#include "bench/trainer/graph/graph.h"
 #include "gdr/launch/device.h"
 #include "transport/base/result.h"
 
@@ -20,7 +18,6 @@ class CudaMath final : public DeviceMath {
   // has no code for it.
   static Result<std::unique_ptr<CudaMath>> open(const std::string& driver);
 
-  static bool has_kernel(const Op& op);
   bool emulated() const { return device_->emulated(); }
   std::string name() const override;
   Memory allocate(std::size_t floats) override;
@@ -29,7 +26,6 @@ class CudaMath final : public DeviceMath {
   void fill(float* values, std::size_t count, float value) override;
   void add(float* sum, const float* more, std::size_t count) override;
   void round(float* to, const float* from, std::size_t count, Precision precision) override;
-  // Throws std::invalid_argument where has_kernel() is false.
   std::unique_ptr<Kernel> kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) override;
 
  private:
@@ -37,8 +33,5 @@ class CudaMath final : public DeviceMath {
 
   std::unique_ptr<gdr::launch::Device> device_;
 };
-
-// The label of the first operation of the graph for which there is no kernel here; nothing: all have one.
-std::optional<std::string> what_cuda_lacks(const Graph& graph);
 
 }  // namespace clustar::bench::trainer::graph
