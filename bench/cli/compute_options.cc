@@ -79,8 +79,7 @@ void add_device_options(CLI::App& command, ComputeTexts& texts) {
   command
       .add_option(
           "--device", texts.device,
-          "Where the network is computed. cuda: on the GPU of the rank's number, counted round, by kernels of our own "
-          "(lr, mlp-small, mlp, cnn, cnn-wide)")
+          "Where the network is computed. cuda: on the GPU of the rank's number, counted round, by kernels of our own")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->group(kGroup)
       ->capture_default_str();

@@ -1,59 +1,32 @@
-// The trainer's kernels by themselves, against float64 and with odd sizes, on memory of exactly the size that they may
-// touch: under AddressSanitizer every access is looked at. As a DeviceMath: tests/trainer/graph/kernels_test.cc.
-#include <gtest/gtest.h>
+// The trainer's kernels on matrices, elements and images.
+#include "tests/gdr/trainer_kernels.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
-#include <random>
-#include <vector>
 
-#include "bench/trainer/graph/cuda/arguments.h"
-#include "tests/gdr/emulated_device/block.h"
+#include "bench/trainer/graph/cuda/dense_arguments.h"
+#include "bench/trainer/graph/cuda/image_arguments.h"
 #include "tests/half_reference.h"
+#include "transport/base/rng.h"
 
 namespace clustar::bench::trainer::graph::cuda {
 namespace {
-
-using emulated::Dim3;
-using Floats = std::vector<float>;
-
-constexpr std::uint64_t kOrders[]{0, 1, 7};
-
-template <class Argument>
-void launch(const Kernel<Argument>& kernel, const Argument& argument, const Dim3& grid, std::uint64_t order = 0) {
-  const emulated::KernelEntry* entry = emulated::find_kernel(kernel.name);
-  ASSERT_NE(entry, nullptr) << kernel.name;
-  ASSERT_EQ(entry->argument_bytes, sizeof(Argument)) << kernel.name;
-  EXPECT_EQ(emulated::run(*entry, grid, Dim3{kThreads}, &argument, order), "");
-}
-
-Floats values(std::size_t count, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Floats all(count);
-  for (float& one : all) one = uniform(random);
-  return all;
-}
 
 struct Product {
   int m, n, k;
 };
 
 void check_gemm(const Kernel<GemmArguments>& kernel, bool a_transposed, bool b_transposed) {
-  for (const auto& [m, n, k] : {Product{1, 1, 1}, Product{64, 64, 16}, Product{65, 63, 17}, Product{3, 130, 33},
-                                Product{129, 5, 100}, Product{10, 20, 0}}) {
+  for (const Product& of : {Product{1, 1, 1}, Product{64, 64, 16}, Product{65, 63, 17}, Product{3, 130, 33},
+                            Product{129, 5, 100}, Product{10, 20, 0}}) {
+    const int m = of.m, n = of.n, k = of.k;
     const Floats a = values(static_cast<std::size_t>(m * k), 1);
     const Floats b = values(static_cast<std::size_t>(k * n), 2);
-    Floats first;
-    for (const std::uint64_t order : kOrders) {
-      Floats c(static_cast<std::size_t>(m * n), 77);
-      launch(kernel, {a.data(), b.data(), c.data(), m, n, k},
-             {static_cast<unsigned>((m + kTile - 1) / kTile), static_cast<unsigned>((n + kTile - 1) / kTile)}, order);
-      if (first.empty()) first = c;
-      ASSERT_EQ(c, first) << "order " << order << ": a race";
-    }
+    const Dim3 grid{static_cast<unsigned>((m + kTile - 1) / kTile), static_cast<unsigned>((n + kTile - 1) / kTile)};
+    const Floats c = by_every_order(static_cast<std::size_t>(m * n), [&](Floats& written, std::uint64_t order) {
+      launch(kernel, {a.data(), b.data(), written.data(), m, n, k}, grid, order);
+    });
     for (int i = 0; i < m * n; ++i) {
       double expected = 0;
       for (int d = 0; d < k; ++d) {
@@ -62,7 +35,7 @@ void check_gemm(const Kernel<GemmArguments>& kernel, bool a_transposed, bool b_t
         expected += double{a[static_cast<std::size_t>(a_transposed ? d * m + row : row * k + d)]} *
                     double{b[static_cast<std::size_t>(b_transposed ? column * k + d : d * n + column)]};
       }
-      ASSERT_NEAR(first[static_cast<std::size_t>(i)], expected, 2e-5) << m << " x " << n << " x " << k << " at " << i;
+      ASSERT_NEAR(c[static_cast<std::size_t>(i)], expected, 2e-5) << m << " x " << n << " x " << k << " at " << i;
     }
   }
 }
@@ -73,27 +46,27 @@ TEST(Gemm, AgreesWithFloat64) {
   check_gemm(kGemmNn, false, false);
 }
 
-TEST(Columns, AreSummedAndBiased) {
+TEST(Columns, AreSummedInOneStageOrTwoAndBiased) {
   for (const unsigned columns : {1u, 10u, 33u, 100u}) {
     for (const std::size_t rows : {1u, 7u, 77u}) {
-      const Floats all = values(rows * columns, 3);
-      Floats first;
-      for (const std::uint64_t order : kOrders) {
-        Floats sums(columns, 77);
-        launch(kColumnSums, {all.data(), sums.data(), rows, columns}, {(columns + kSumColumns - 1) / kSumColumns},
-               order);
-        if (first.empty()) first = sums;
-        ASSERT_EQ(sums, first) << "order " << order << ": a race";
-      }
-      Floats biased = all;
-      launch(kAddBias, {biased.data(), first.data(), biased.size(), columns}, {2});
-      for (unsigned c = 0; c < columns; ++c) {
-        double sum = 0;
-        for (std::size_t r = 0; r < rows; ++r) {
-          sum += double{all[r * columns + c]};
-          ASSERT_EQ(biased[r * columns + c], all[r * columns + c] + first[c]);
+      for (const std::size_t chunk : {rows, std::size_t{5}, std::size_t{26}}) {
+        const Floats all = values(rows * columns, 3);
+        const Chunks first{.rows = rows, .chunk = chunk, .columns = columns};
+        const Floats parts = by_every_order(sum_grid(first).y * columns, [&](Floats& sums, std::uint64_t order) {
+          launch(kColumnSums, {all.data(), sums.data(), first}, sum_grid(first), order);
+        });
+        const Chunks second{.rows = parts.size() / columns, .chunk = rows, .columns = columns, .divisor = 2};
+        Floats halves(columns, 77), biased = all;
+        launch(kColumnSums, {parts.data(), halves.data(), second}, sum_grid(second));
+        launch(kAddBias, {biased.data(), halves.data(), biased.size(), columns}, {2});
+        Doubles sums(parts.size()), totals(columns);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          sums[i / columns / chunk * columns + i % columns] += double{all[i]};
+          totals[i % columns] += double{all[i]} / 2;
+          ASSERT_EQ(biased[i], all[i] + halves[i % columns]);
         }
-        ASSERT_NEAR(first[c], sum, 1e-5);
+        expect_near(parts, sums, 1e-5, "a chunk's sums");
+        expect_near(halves, totals, 1e-5, "sums / 2");
       }
     }
   }
@@ -153,6 +126,58 @@ TEST(Sgd, HasMomentumAndWeightDecay) {
     }
     EXPECT_EQ(parameters, expected);
     EXPECT_EQ(velocity, expected_velocity);
+  }
+}
+
+TEST(Gelu, AndItsGradientAreThoseOfFloat64) {
+  Floats x = values(1001, 10);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= static_cast<float>(i % 7 + 1);
+  x[0] = 40;
+  x[1] = -40;
+  const Floats dy = values(1001, 11);
+  Floats y(1001, 77), dx(1001, 77);
+  launch(kGelu, {x.data(), y.data(), 1001}, {3});
+  launch(kGeluGradient, {x.data(), dy.data(), dx.data(), 1001}, {3});
+  const double root = std::sqrt(std::acos(-1.0) / 2);
+  Doubles expected, slopes;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double v{x[i]};
+    const double t = std::tanh((v + 0.044715 * v * v * v) / root);
+    expected.push_back(v / 2 * (1 + t));
+    slopes.push_back(double{dy[i]} * ((1 + t) / 2 + v / 2 * (1 - t * t) * (1 + 3 * 0.044715 * v * v) / root));
+  }
+  expect_near(y, expected, 2e-6, "output");
+  expect_near(dx, slopes, 2e-6, "gradient");
+}
+
+TEST(Elements, AreAddedMultipliedAndCopied) {
+  for (const std::size_t count : {1u, 255u, 1001u}) {
+    const Floats a = values(count, 12);
+    const Floats b = values(count, 13);
+    Floats sum(count, 77), product(count, 77), copy(count, 77);
+    launch(kAdd, {a.data(), b.data(), sum.data(), count}, {3});
+    launch(kMultiply, {a.data(), b.data(), product.data(), count}, {3});
+    launch(kCopy, {a.data(), copy.data(), count}, {3});
+    EXPECT_EQ(copy, a);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(sum[i], a[i] + b[i]);
+      ASSERT_EQ(product[i], a[i] * b[i]);
+    }
+  }
+}
+
+TEST(Dropout, DrawsSixteenBitsForEachElement) {
+  constexpr std::uint64_t kDraw = 0xfedcba9876543210;
+  constexpr unsigned kBelow = 20000;
+  for (const std::size_t count : {1u, 6u, 1003u}) {
+    const Floats x = values(count, 14);
+    Floats y(count, 77), factors(count, 77);
+    launch(kDropout, {x.data(), y.data(), factors.data(), count, kDraw, kBelow, 1.5f}, {2});
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t bits = mix64(kDraw + i / 4 * 4 * kGoldenGamma) >> (i % 4 * 16) & 0xffff;
+      ASSERT_EQ(factors[i], bits < kBelow ? 0.0f : 1.5f) << i;
+      ASSERT_EQ(y[i], x[i] * factors[i]) << i;
+    }
   }
 }
 
@@ -225,6 +250,40 @@ TEST(MaxPool, TakesTheLargestAndGivesItTheGradient) {
     Floats again(outputs, 77);
     launch(kMaxPool, {x.data(), again.data(), nullptr, outputs, g}, {2});
     EXPECT_EQ(again, expected);
+  }
+}
+
+// Of place `out` along one side: the input's places floor(out ins/outs) to ceil((out + 1) ins/outs) - 1.
+bool is_averaged(unsigned in, unsigned out, unsigned ins, unsigned outs) {
+  const double step = static_cast<double>(ins) / outs;
+  return in >= std::floor(out * step + 1e-9) && in < std::ceil((out + 1) * step - 1e-9);
+}
+
+TEST(AveragePool, TakesMeansAndSharesTheirGradients) {
+  for (const PoolGeometry& g : {PoolGeometry{5, 7, 3, 3, 2}, PoolGeometry{1, 1, 4, 6, 6}, PoolGeometry{2, 3, 1, 7, 7},
+                                PoolGeometry{7, 7, 5, 1, 1}, PoolGeometry{9, 4, 2, 4, 4}}) {
+    const std::size_t places = g.rows * g.columns;
+    const std::size_t outs = g.out_rows * g.out_columns;
+    const Floats x = values(kImages * places * g.channels, 15);
+    const Floats dy = values(kImages * outs * g.channels, 16);
+    Floats y(dy.size(), 77), dx(x.size(), 77);
+    launch(kAveragePool, {x.data(), y.data(), y.size(), g}, {2});
+    launch(kAveragePoolGradient, {dy.data(), dx.data(), dx.size(), g}, {2});
+    Doubles means(dy.size()), slopes(x.size());
+    for (std::size_t o = 0; o < dy.size(); ++o) {
+      const auto at = static_cast<unsigned>(o / g.channels % outs);
+      std::vector<std::size_t> averaged;
+      for (unsigned p = 0; p < places; ++p) {
+        if (!is_averaged(p / g.columns, at / g.out_columns, g.rows, g.out_rows)) continue;
+        if (!is_averaged(p % g.columns, at % g.out_columns, g.columns, g.out_columns)) continue;
+        averaged.push_back((o / g.channels / outs * places + p) * g.channels + o % g.channels);
+      }
+      const auto count = static_cast<double>(averaged.size());
+      for (const std::size_t i : averaged) means[o] += double{x[i]} / count;
+      for (const std::size_t i : averaged) slopes[i] += double{dy[o]} / count;
+    }
+    expect_near(y, means, 1e-6, "means");
+    expect_near(dx, slopes, 2e-6, "gradients");
   }
 }
 

@@ -44,14 +44,7 @@ Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, cons
 
 namespace {
 
-Result<std::unique_ptr<graph::CudaMath>> open_cuda(const TrainConfig& config, const Model& model, int rank) {
-  if (const auto lacking = graph::what_cuda_lacks(model.graph)) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--device cuda: {} has a layer without a CUDA kernel here ({}); allowed: lr, mlp-small, mlp, "
-                    "cnn, cnn-wide",
-                    model.name, *lacking));
-  }
+Result<std::unique_ptr<graph::CudaMath>> open_cuda(const TrainConfig& config, int rank) {
   const std::string& driver = config.compute.cuda_driver;
   // That of NCCL's collective, which counts them alike.
   auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver, rank);
@@ -82,7 +75,7 @@ Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, 
                                         .precision = config.precision,
                                         .clock = made.clock.get()};
   if (config.compute.device == DeviceKind::kCuda) {
-    auto math = open_cuda(config, model, rank);
+    auto math = open_cuda(config, rank);
     if (!math) return tl::unexpected(math.error());
     made.emulated = (*math)->emulated();
     made.compute = std::make_unique<DeviceCompute>(model, plan, **math, options);

@@ -33,8 +33,7 @@ struct RankCompute {
   std::unique_ptr<LayerClock> clock;        // null: config.record_compute names no file
   std::unique_ptr<Compute> compute;
 };
-// `model` outlives it; `plan` does not need to. kUnavailable: the device that config.compute names is not there;
-// kInvalidArgument: it has no kernel for a layer of the model.
+// `model` outlives it; `plan` does not need to. kUnavailable: the device that config.compute names is not there.
 Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, const BucketPlan& plan,
                                  const std::optional<LayerTimes>& times, int rank, int ranks);
 

@@ -106,10 +106,7 @@ class GeluKernel final : public Kernel {
 
 class DropoutKernel final : public Kernel {
  public:
-  DropoutKernel(const Dropout& op, std::size_t width)
-      : width_(width),
-        dropped_below_(static_cast<std::uint32_t>(op.probability * kSteps + 0.5)),
-        scale_(static_cast<float>(1 / (1 - op.probability))) {}
+  DropoutKernel(const Dropout& op, std::size_t width) : width_(width), rule_(dropout_rule(op)) {}
 
   std::size_t saved(std::size_t batch) const override { return batch * width_; }
 
@@ -124,7 +121,7 @@ class DropoutKernel final : public Kernel {
     for (std::size_t i = 0; i < count; i += 4) {
       const std::uint64_t word = mix64(call.draw + i * kGoldenGamma);
       for (std::size_t j = i; j < std::min(i + 4, count); ++j) {
-        call.saved[j] = (word >> (16 * (j - i)) & 0xffff) < dropped_below_ ? 0.0f : scale_;
+        call.saved[j] = (word >> (16 * (j - i)) & 0xffff) < rule_.dropped_below ? 0.0f : rule_.scale;
       }
     }
     for (std::size_t i = 0; i < count; ++i) call.output[i] = x[i] * call.saved[i];
@@ -137,10 +134,8 @@ class DropoutKernel final : public Kernel {
   }
 
  private:
-  static constexpr double kSteps = 65536;  // of the probability
   std::size_t width_;
-  std::uint32_t dropped_below_;
-  float scale_;
+  DropoutRule rule_;
 };
 
 class AddKernel final : public Kernel {
@@ -165,6 +160,11 @@ class AddKernel final : public Kernel {
 };
 
 }  // namespace
+
+DropoutRule dropout_rule(const Dropout& op) {
+  constexpr double kSteps = 65536;  // of the probability
+  return {static_cast<std::uint32_t>(op.probability * kSteps + 0.5), static_cast<float>(1 / (1 - op.probability))};
+}
 
 std::unique_ptr<Kernel> make_linear(const Linear& op, const Shape& in, Gemm gemm) {
   return std::make_unique<LinearKernel>(op, in, gemm);

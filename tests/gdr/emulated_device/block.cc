@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstdlib>
 #include <map>
@@ -198,7 +199,7 @@ bool Runner::release_exchanges() {
   bool any = false;
   for (std::size_t warp = 0; warp < fibers_.size(); warp += kLanes) {
     const std::size_t lanes = std::min<std::size_t>(kLanes, fibers_.size() - warp);
-    std::vector<std::uint64_t> brought(lanes);
+    std::array<std::uint64_t, kLanes> brought{};
     for (std::size_t i = 0; i < lanes; ++i) brought[i] = fibers_[warp + i].value;
     const auto complete = [&](const Fiber& one) {
       for (std::size_t i = 0; i < kLanes; ++i) {
@@ -210,11 +211,15 @@ bool Runner::release_exchanges() {
       }
       return true;
     };
-    std::vector<std::size_t> go;
+    // Where one is complete, all that its mask names are: they are not asked again.
+    std::uint64_t go = 0;
     for (std::size_t i = 0; i < lanes; ++i) {
-      if (fibers_[warp + i].state == Fiber::State::kExchange && complete(fibers_[warp + i])) go.push_back(i);
+      const Fiber& one = fibers_[warp + i];
+      if (one.state != Fiber::State::kExchange || (go >> i & 1) != 0 || !complete(one)) continue;
+      go |= one.mask | std::uint64_t{1} << i;
     }
-    for (const std::size_t i : go) {
+    for (std::size_t i = 0; i < lanes; ++i) {
+      if ((go >> i & 1) == 0) continue;
       Fiber& one = fibers_[warp + i];
       if (one.lane < lanes && (one.mask >> one.lane & 1) != 0) one.value = brought[one.lane];
       one.state = Fiber::State::kReady;

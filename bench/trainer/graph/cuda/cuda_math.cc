@@ -7,7 +7,11 @@
 #include <utility>
 #include <variant>
 
-#include "bench/trainer/graph/cuda/cuda_kernels.h"
+#include "bench/trainer/graph/cuda/dense_kernels.h"
+#include "bench/trainer/graph/cuda/image_kernels.h"
+#include "bench/trainer/graph/cuda/launches.h"
+#include "bench/trainer/graph/cuda/norm_kernels.h"
+#include "bench/trainer/graph/cuda/text_kernels.h"
 
 namespace clustar::gdr::launch {
 
@@ -18,14 +22,38 @@ extern const Image clustar_trainer_device_code;  // by clustar_device_code() of 
 namespace clustar::bench::trainer::graph {
 
 using cuda::checked;
+using gdr::launch::Device;
 
-bool CudaMath::has_kernel(const Op& op) {
-  return std::holds_alternative<Linear>(op) || std::holds_alternative<Convolution>(op) ||
-         std::holds_alternative<MaxPool>(op) || std::holds_alternative<Relu>(op);
-}
+namespace {
+
+struct CudaMaker {
+  Device& device;
+  const Shape& in;
+  const Shape& out;
+
+  std::unique_ptr<Kernel> operator()(const Input&) const { throw std::invalid_argument("the input has no kernel"); }
+  std::unique_ptr<Kernel> operator()(const Linear& op) const { return cuda::make_linear(device, op, in); }
+  std::unique_ptr<Kernel> operator()(const Convolution& op) const {
+    return cuda::make_convolution(device, op, in, out);
+  }
+  std::unique_ptr<Kernel> operator()(const MaxPool& op) const { return cuda::make_max_pool(device, op, in, out); }
+  std::unique_ptr<Kernel> operator()(const AdaptiveAveragePool&) const {
+    return cuda::make_average_pool(device, in, out);
+  }
+  std::unique_ptr<Kernel> operator()(const BatchNorm&) const { return cuda::make_batch_norm(device, in); }
+  std::unique_ptr<Kernel> operator()(const LayerNorm&) const { return cuda::make_layer_norm(device, in); }
+  std::unique_ptr<Kernel> operator()(const Relu&) const { return cuda::make_relu(device, in); }
+  std::unique_ptr<Kernel> operator()(const Gelu&) const { return cuda::make_gelu(device, in); }
+  std::unique_ptr<Kernel> operator()(const Dropout& op) const { return cuda::make_dropout(device, op, in); }
+  std::unique_ptr<Kernel> operator()(const Add&) const { return cuda::make_add(device, in); }
+  std::unique_ptr<Kernel> operator()(const Embedding& op) const { return cuda::make_embedding(device, op, in); }
+  std::unique_ptr<Kernel> operator()(const Attention& op) const { return cuda::make_attention(device, op, out); }
+};
+
+}  // namespace
 
 Result<std::unique_ptr<CudaMath>> CudaMath::open(const std::string& driver, int number) {
-  auto device = gdr::launch::Device::open(driver, gdr::launch::clustar_trainer_device_code, number);
+  auto device = Device::open(driver, gdr::launch::clustar_trainer_device_code, number);
   if (!device) return tl::unexpected(device.error());
   return std::unique_ptr<CudaMath>(new CudaMath(std::move(*device)));
 }
@@ -75,20 +103,7 @@ void* CudaMath::mark() {
 }
 
 std::unique_ptr<Kernel> CudaMath::kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) {
-  if (const auto* linear = std::get_if<Linear>(&op)) return cuda::make_linear(*device_, *linear, inputs[0]);
-  if (const auto* convolution = std::get_if<Convolution>(&op)) {
-    return cuda::make_convolution(*device_, *convolution, inputs[0], output);
-  }
-  if (const auto* pool = std::get_if<MaxPool>(&op)) return cuda::make_max_pool(*device_, *pool, inputs[0], output);
-  if (std::holds_alternative<Relu>(op)) return cuda::make_relu(*device_, output);
-  throw std::invalid_argument(fmt::format("there is no CUDA kernel for {}", label(op)));
-}
-
-std::optional<std::string> what_cuda_lacks(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    if (!std::holds_alternative<Input>(node.op) && !CudaMath::has_kernel(node.op)) return label(node.op);
-  }
-  return std::nullopt;
+  return std::visit(CudaMaker{*device_, inputs[0], output}, op);
 }
 
 }  // namespace clustar::bench::trainer::graph

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "bench/trainer/graph/cuda/arguments.h"
+#include "bench/trainer/graph/cuda/dense_arguments.h"
 #include "bench/trainer/graph/device_math.h"
-#include "bench/trainer/graph/graph.h"
 #include "gdr/launch/device.h"
 #include "transport/base/result.h"
 
@@ -21,7 +19,6 @@ class CudaMath final : public DeviceMath {
   // there is no driver or GPU, or this build has no code for it.
   static Result<std::unique_ptr<CudaMath>> open(const std::string& driver, int number = 0);
 
-  static bool has_kernel(const Op& op);
   bool emulated() const { return device_->emulated(); }
   std::string name() const override;
   Memory allocate(std::size_t floats) override;
@@ -33,7 +30,6 @@ class CudaMath final : public DeviceMath {
   // Of memory of the device, element by element.
   void sgd(const cuda::SgdArguments& step);
   void* mark();  // as gdr::launch::Device has it
-  // Throws std::invalid_argument where has_kernel() is false.
   std::unique_ptr<Kernel> kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) override;
 
  private:
@@ -41,8 +37,5 @@ class CudaMath final : public DeviceMath {
 
   std::unique_ptr<gdr::launch::Device> device_;
 };
-
-// The label of the first operation of the graph for which there is no kernel here; nothing: all have one.
-std::optional<std::string> what_cuda_lacks(const Graph& graph);
 
 }  // namespace clustar::bench::trainer::graph

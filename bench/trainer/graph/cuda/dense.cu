@@ -1,5 +1,6 @@
 // Element by element, and sums of columns.
-#include "bench/trainer/graph/cuda/arguments.h"
+#include "bench/trainer/graph/cuda/column_sums.h"
+#include "bench/trainer/graph/cuda/dense_arguments.h"
 #include "bench/trainer/graph/cuda/for_each.h"
 #include "gdr/kernels/vectors.h"
 
@@ -14,12 +15,40 @@ __device__ inline void round_all(const RoundArguments& of) {
   });
 }
 
+template <class Function>
+__device__ inline void map(const MapArguments& of, const Function& function) {
+  for_each(of.count, [&](unsigned long long i) { of.y[i] = function(of.x[i]); });
+}
+
+template <class Function>
+__device__ inline void combine(const PairArguments& of, const Function& function) {
+  for_each(of.count, [&](unsigned long long i) { of.result[i] = function(of.a[i], of.b[i]); });
+}
+
+constexpr float kGeluRoot = 0.7978845608f;  // sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715f;
+
+__device__ inline float gelu_tanh(float x) { return tanhf(kGeluRoot * (x + kGeluCubic * x * x * x)); }
+
+// The finalizer of splitmix64, as transport/base/rng.h has it for the host.
+__device__ inline unsigned long long mixed(unsigned long long z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+__device__ inline float dropout_factor(const DropoutArguments& of, unsigned long long i) {
+  constexpr unsigned long long kGoldenGamma = 0x9e3779b97f4a7c15ull;
+  const unsigned place = static_cast<unsigned>(i % 4);
+  const unsigned long long word = mixed(of.draw + (i - place) * kGoldenGamma);
+  return static_cast<unsigned>(word >> (16 * place) & 0xffffu) < of.dropped_below ? 0.0f : of.scale;
+}
+
 }  // namespace clustar::bench::trainer::graph::cuda
 
 extern "C" __global__ void clustar_round_bf16(const clustar::bench::trainer::graph::cuda::RoundArguments of) {
   clustar::bench::trainer::graph::cuda::round_all<clustar::gdr::Bfloat>(of);
 }
-
 extern "C" __global__ void clustar_round_f16(const clustar::bench::trainer::graph::cuda::RoundArguments of) {
   clustar::bench::trainer::graph::cuda::round_all<clustar::gdr::Half>(of);
 }
@@ -39,31 +68,48 @@ extern "C" __global__ void clustar_sgd(const clustar::bench::trainer::graph::cud
   });
 }
 
-extern "C" __global__ void clustar_relu(const clustar::bench::trainer::graph::cuda::ReluArguments of) {
-  clustar::bench::trainer::graph::cuda::for_each(of.count,
-                                                 [&](unsigned long long i) { of.y[i] = of.x[i] > 0 ? of.x[i] : 0.0f; });
-}
-
-extern "C" __global__ void clustar_relu_gradient(const clustar::bench::trainer::graph::cuda::ReluGradientArguments of) {
-  clustar::bench::trainer::graph::cuda::for_each(
-      of.count, [&](unsigned long long i) { of.dx[i] = of.y[i] > 0 ? of.dy[i] : 0.0f; });
-}
-
-// A thread sums every kRows-th row of its column, then the block's kRows sums of a column are added in order.
 extern "C" __global__ void clustar_column_sums(const clustar::bench::trainer::graph::cuda::ColumnSumsArguments of) {
-  constexpr unsigned kColumns = clustar::bench::trainer::graph::cuda::kSumColumns;
-  constexpr unsigned kRows = clustar::bench::trainer::graph::cuda::kThreads / kColumns;
-  __shared__ float parts[kRows][kColumns];
-  const unsigned row = threadIdx.x / kColumns;
-  const unsigned across = threadIdx.x % kColumns;
-  const unsigned column = blockIdx.x * kColumns + across;
-  float sum = 0;
-  if (column < of.columns) {
-    for (unsigned long long r = row; r < of.rows; r += kRows) sum += of.values[r * of.columns + column];
-  }
-  parts[row][across] = sum;
-  __syncthreads();
-  if (row != 0 || column >= of.columns) return;
-  for (unsigned r = 1; r < kRows; ++r) sum += parts[r][across];
-  of.sums[column] = sum;
+  using namespace clustar::bench::trainer::graph::cuda;
+  float* const sums[] = {of.sums};
+  sum_columns(of.chunks, sums, [&](unsigned long long row, unsigned column, float(&parts)[1]) {
+    parts[0] += of.values[row * of.chunks.columns + column];
+  });
+}
+
+extern "C" __global__ void clustar_relu(const clustar::bench::trainer::graph::cuda::MapArguments of) {
+  clustar::bench::trainer::graph::cuda::map(of, [](float x) { return x > 0 ? x : 0.0f; });
+}
+extern "C" __global__ void clustar_gelu(const clustar::bench::trainer::graph::cuda::MapArguments of) {
+  using namespace clustar::bench::trainer::graph::cuda;
+  map(of, [](float x) { return 0.5f * x * (1 + gelu_tanh(x)); });
+}
+extern "C" __global__ void clustar_copy(const clustar::bench::trainer::graph::cuda::MapArguments of) {
+  clustar::bench::trainer::graph::cuda::map(of, [](float x) { return x; });
+}
+
+extern "C" __global__ void clustar_relu_gradient(const clustar::bench::trainer::graph::cuda::PairArguments of) {
+  clustar::bench::trainer::graph::cuda::combine(of, [](float y, float dy) { return y > 0 ? dy : 0.0f; });
+}
+extern "C" __global__ void clustar_gelu_gradient(const clustar::bench::trainer::graph::cuda::PairArguments of) {
+  using namespace clustar::bench::trainer::graph::cuda;
+  combine(of, [](float x, float dy) {
+    const float t = gelu_tanh(x);
+    const float slope = kGeluRoot * (1 + 3 * kGeluCubic * x * x);
+    return dy * (0.5f * (1 + t) + 0.5f * x * (1 - t * t) * slope);
+  });
+}
+extern "C" __global__ void clustar_add(const clustar::bench::trainer::graph::cuda::PairArguments of) {
+  clustar::bench::trainer::graph::cuda::combine(of, [](float a, float b) { return a + b; });
+}
+extern "C" __global__ void clustar_multiply(const clustar::bench::trainer::graph::cuda::PairArguments of) {
+  clustar::bench::trainer::graph::cuda::combine(of, [](float a, float b) { return a * b; });
+}
+
+extern "C" __global__ void clustar_dropout(const clustar::bench::trainer::graph::cuda::DropoutArguments of) {
+  using namespace clustar::bench::trainer::graph::cuda;
+  for_each(of.count, [&](unsigned long long i) {
+    const float factor = dropout_factor(of, i);
+    of.factors[i] = factor;
+    of.y[i] = of.x[i] * factor;
+  });
 }

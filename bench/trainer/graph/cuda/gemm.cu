@@ -1,5 +1,5 @@
 // Products of matrices by tiles in shared memory.
-#include "bench/trainer/graph/cuda/arguments.h"
+#include "bench/trainer/graph/cuda/dense_arguments.h"
 
 namespace clustar::bench::trainer::graph::cuda {
 

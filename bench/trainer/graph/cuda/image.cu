@@ -1,6 +1,6 @@
 // Windows of images: what makes a convolution a product of matrices, and pooling.
-#include "bench/trainer/graph/cuda/arguments.h"
 #include "bench/trainer/graph/cuda/for_each.h"
+#include "bench/trainer/graph/cuda/image_arguments.h"
 
 namespace clustar::bench::trainer::graph::cuda {
 
@@ -100,6 +100,52 @@ __device__ inline void max_pool_gradient(const MaxPoolGradientArguments& of, uns
   of.dx[i] = sum;
 }
 
+// Of `ins` places along one side, those of which place `at` of `outs` is the mean. With the two exchanged: those whose
+// means have place `at`.
+struct Range {
+  unsigned from;
+  unsigned to;
+};
+__device__ inline Range covered(unsigned at, unsigned ins, unsigned outs) {
+  const unsigned long long wide = at;
+  return {static_cast<unsigned>(wide * ins / outs), static_cast<unsigned>(((wide + 1) * ins + outs - 1) / outs)};
+}
+
+__device__ inline float mean_weight(const Range& rows, const Range& columns) {
+  return 1.0f / static_cast<float>((rows.to - rows.from) * (columns.to - columns.from));
+}
+
+__device__ inline void average_pool(const AveragePoolArguments& of, unsigned long long i) {
+  const PoolGeometry& g = of.geometry;
+  const Element out = element_of(i, g.out_rows, g.out_columns, g.channels);
+  const Range rows = covered(out.row, g.rows, g.out_rows);
+  const Range columns = covered(out.column, g.columns, g.out_columns);
+  const float weight = mean_weight(rows, columns);
+  float sum = 0;
+  for (unsigned r = rows.from; r < rows.to; ++r) {
+    for (unsigned c = columns.from; c < columns.to; ++c) {
+      sum += weight * of.x[((out.image * g.rows + r) * g.columns + c) * g.channels + out.channel];
+    }
+  }
+  of.y[i] = sum;
+}
+
+__device__ inline void average_pool_gradient(const AveragePoolGradientArguments& of, unsigned long long i) {
+  const PoolGeometry& g = of.geometry;
+  const Element in = element_of(i, g.rows, g.columns, g.channels);
+  const Range down = covered(in.row, g.out_rows, g.rows);
+  const Range across = covered(in.column, g.out_columns, g.columns);
+  float sum = 0;
+  for (unsigned r = down.from; r < down.to; ++r) {
+    const Range rows = covered(r, g.rows, g.out_rows);
+    for (unsigned c = across.from; c < across.to; ++c) {
+      const float weight = mean_weight(rows, covered(c, g.columns, g.out_columns));
+      sum += weight * of.dy[((in.image * g.out_rows + r) * g.out_columns + c) * g.channels + in.channel];
+    }
+  }
+  of.dx[i] = sum;
+}
+
 }  // namespace clustar::bench::trainer::graph::cuda
 
 extern "C" __global__ void clustar_gather_windows(const clustar::bench::trainer::graph::cuda::GatherArguments of) {
@@ -118,4 +164,13 @@ extern "C" __global__ void clustar_max_pool_gradient(
     const clustar::bench::trainer::graph::cuda::MaxPoolGradientArguments of) {
   using namespace clustar::bench::trainer::graph::cuda;
   for_each(of.count, [&](unsigned long long i) { max_pool_gradient(of, i); });
+}
+extern "C" __global__ void clustar_average_pool(const clustar::bench::trainer::graph::cuda::AveragePoolArguments of) {
+  using namespace clustar::bench::trainer::graph::cuda;
+  for_each(of.count, [&](unsigned long long i) { average_pool(of, i); });
+}
+extern "C" __global__ void clustar_average_pool_gradient(
+    const clustar::bench::trainer::graph::cuda::AveragePoolGradientArguments of) {
+  using namespace clustar::bench::trainer::graph::cuda;
+  for_each(of.count, [&](unsigned long long i) { average_pool_gradient(of, i); });
 }
