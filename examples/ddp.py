@@ -17,7 +17,8 @@
 
 With mpirun or srun set MASTER_ADDR and MASTER_PORT; rank and size are taken from their variables.
 
-Run so far: --backend gloo with torchrun of PyTorch 1.13, on the CPU (tests/examples). Not run: --backend nccl, for want of
+Run so far: --backend gloo with torchrun of PyTorch 1.13, on the CPU (tests/torch; under Python 3.11 that torchrun wants
+--redirects 9:1 --tee 9:1). Not run: --backend nccl, for want of
 a GPU; the name of a communicator needs a PyTorch whose ProcessGroupNCCL.Options has config.comm_name (NCCL 2.27)."""
 import argparse
 import os
