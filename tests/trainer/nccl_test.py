@@ -37,7 +37,8 @@ CASES = {
     # What of the plugin is beside the network: all-reduces through it, the tuner's say, and the order of what it sends.
     "cuda-collnet": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple", "NCCL_COLLNET_ENABLE": "1",
                       "NCCL_ALGO": "Ring;allreduce:CollNetChain", **LOGGED}, ["--device", "cuda", "--examples", "300"]),
-    "cuda-tuner": ({**LOSSY, **LOGGED}, ["--device", "cuda", "--examples", "300", "--loss-tolerance", str(TOLERANCE)]),
+    "cuda-tuner": ({**LOSSY, **LOGGED}, ["--device", "cuda", "--examples", "300", "--bucket-mb", "0.02", "--first-bucket-mb", "0.02",
+                  "--loss-tolerance", str(TOLERANCE)]),
     "cuda-coflow": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple", "CLUSTAR_SEND_ORDER": "coflow", **LOGGED},
                     ["--device", "cuda", "--examples", "300", *LAYERS]),
     "cuda-loss": ({**LOSSY, "NCCL_PROTO": "Simple"},
@@ -98,7 +99,8 @@ def wrong(name, nccl, proxy):
         return f"not by NCCL on the emulated device: {nccl['nccl']}"
     if nccl["replicas_identical"] is not True or nccl["config"]["check_equal"] != "every":
         return "replicas differ"
-    if not nccl["identified_messages"]:
+    # The collective network's own sends are its engine's, not messages of the plugin.
+    if not nccl["identified_messages"] and name != "cuda-collnet":
         return "the plugin sent nothing that it identified"
     if (nccl["update"], proxy["update"]) != ("device" if name.startswith("cuda") else "host", "host"):
         return f"updated on the {nccl['update']} by NCCL, on the {proxy['update']} by the proxy"
@@ -131,7 +133,7 @@ def case(args, name):
           f"{proxy['parameters_digest']}; missing {nccl['missing_bytes']}, {proxy['missing_bytes']} of "
           f"{nccl['eligible_bytes']}")
     problem = wrong(name, nccl, proxy)
-    if problem or name not in ("tcp", "cuda", "cuda-collnet", "mlt-loss"):
+    if problem or name not in ("tcp", "cuda", "mlt-loss"):
         return problem
     # The comparison itself: with the sums taken out it must fail, though replicas are equal and training ends.
     said, without = train(args, "nccl", {**environment, "NCCL_HOST_WITHOUT_REDUCTION": "1"}, options)
