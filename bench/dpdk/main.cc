@@ -15,7 +15,7 @@ namespace {
 using clustar::bench::dpdk::Options;
 
 constexpr std::string_view kUsage =
-    R"(usage: clustar-dpdk-perf [--wire memif|veth] [--rounds N] [--seconds S] [--json FILE]
+    R"(usage: clustar-dpdk-perf [--wire memif|veth|xdp] [--rounds N] [--seconds S] [--json FILE]
 
 Packets per second and goodput of MLT over a driver of DPDK, beside a bare loop of bursts over the same driver: two pairs
 of ports in this process, one thread, in turns. Without a NIC it says what MLT costs beside the driver, not how fast a
@@ -23,6 +23,7 @@ network is.
 
   --wire memif  shared memory (default)
   --wire veth   net_af_packet on virtual interfaces; needs the right to make a network namespace
+  --wire xdp    net_af_xdp on virtual interfaces, two of them joined by a bridge
   --rounds N    5 to 1000; 11
   --seconds S   of each of the two in a round, 0.02 to 60; 0.5
   --json FILE   the results for programs; - is standard output
@@ -72,7 +73,7 @@ int main(int argc, char** argv) {
     if (name == "--version") return std::printf("clustar-dpdk-perf %s\n", clustar::version_text().c_str()) < 0;
     if (i + 1 == argc) return wrong_usage("unknown option '" + name + "', or its value lacks");
     const std::string value = argv[++i];
-    if (name == "--wire" && (value == "memif" || value == "veth")) {
+    if (name == "--wire" && (value == "memif" || value == "veth" || value == "xdp")) {
       options.wire = value;
     } else if (name == "--json") {
       json = value;

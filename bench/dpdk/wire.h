@@ -19,8 +19,9 @@ struct Wires {
   PortPair mlt;
 };
 
-// `kind`: "memif" (shared memory), or "veth" (net_af_packet on virtual interfaces, in a network namespace that this
-// process enters: call it before there is another thread). Errors: no such kind; no right to a namespace.
+// `kind`: "memif" (shared memory), or "veth" or "xdp" (net_af_packet or net_af_xdp on virtual interfaces, in a network
+// namespace that this process enters: call it before there is another thread). Errors: no such kind; no right to a
+// namespace.
 Result<Wires> make_wires(const std::string& kind);
 
 }  // namespace clustar::bench::dpdk

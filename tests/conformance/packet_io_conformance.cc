@@ -223,9 +223,9 @@ TEST_P(PacketIoConformance, PayloadMayBeOverwrittenOnceSettled) {
 // The same without waiting for it: a ring of payloads that is longer by one than what may be in flight.
 TEST_P(PacketIoConformance, PayloadMayBeOverwrittenWhenSoManyMoreWereTaken) {
   if (capabilities().copies) GTEST_SKIP() << "this backend copies";
-  constexpr std::size_t kBytes = 200;
+  const std::size_t bytes = std::min<std::size_t>(1000, capabilities().max_packet - 16);
   const std::size_t places = capabilities().in_flight + 1;
-  PayloadBuffer ring(bed_->end(0), places * kBytes, 18);
+  PayloadBuffer ring(bed_->end(0), places * bytes, 18);
   std::uint32_t arrived = 0;
   const auto drain = [&](std::size_t count) {
     for (const Received& one : collect(*bed_, 1, count)) {
@@ -236,9 +236,9 @@ TEST_P(PacketIoConformance, PayloadMayBeOverwrittenWhenSoManyMoreWereTaken) {
   };
   const std::size_t rounds = 2 * places + 100;
   for (std::uint32_t i = 0; i < rounds; ++i) {
-    const std::size_t offset = i % places * kBytes;
-    std::fill_n(ring.bytes.begin() + static_cast<std::ptrdiff_t>(offset), kBytes, static_cast<std::byte>(i % 251));
-    io::TxPacket one = packet(0, 1, numbered(i), ring, kBytes);
+    const std::size_t offset = i % places * bytes;
+    std::fill_n(ring.bytes.begin() + static_cast<std::ptrdiff_t>(offset), bytes, static_cast<std::byte>(i % 251));
+    io::TxPacket one = packet(0, 1, numbered(i), ring, bytes);
     one.payload.offset = offset;
     one.path = static_cast<std::uint8_t>(i / 3 % capabilities().paths);
     send_all(*bed_, 0, std::span(&one, 1));
@@ -246,6 +246,21 @@ TEST_P(PacketIoConformance, PayloadMayBeOverwrittenWhenSoManyMoreWereTaken) {
   }
   drain(rounds - arrived);
   EXPECT_EQ(arrived, rounds);
+}
+
+// Each of its buffers is used several times.
+TEST_P(PacketIoConformance, GoesOnForMorePacketsThanItHasBuffers) {
+  constexpr std::uint32_t kBurst = 50;
+  constexpr std::uint32_t kBursts = 400;
+  PayloadBuffer buffer(bed_->end(0), 60, 19);
+  for (std::uint32_t burst = 0; burst < kBursts; ++burst) {
+    std::vector<io::TxPacket> packets;
+    for (std::uint32_t i = 0; i < kBurst; ++i) {
+      packets.push_back(packet(0, 1, numbered(burst * kBurst + i), buffer, 60));
+    }
+    send_all(*bed_, 0, packets);
+    ASSERT_EQ(collect(*bed_, 1, kBurst).size(), kBurst) << "burst " << burst;
+  }
 }
 
 TEST_P(PacketIoConformance, ReportsPathAndClassAndKeepsTheOrderOfBoth) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -16,6 +15,9 @@ namespace {
 constexpr std::size_t kLeastPacket = 64;
 constexpr std::size_t kMostDatagram = 65535 - kIpv4Bytes - kUdpBytes;
 constexpr std::uint8_t kMostClass = 7;
+// Below that a copy is cheaper than a second buffer.
+constexpr std::size_t kLeastBorrowed = 512;
+constexpr std::uint32_t kBorrowed = 256;
 // Of one call, for which the other ends of the port wait.
 constexpr std::size_t kMostTaken = 1024;
 
@@ -24,6 +26,16 @@ std::uint8_t tos_for(const TxPacket& packet) {
   if (packet.dscp == 0) return udp::tos_of(packet.traffic_class, ecn);
   return static_cast<std::uint8_t>(packet.dscp | static_cast<std::uint8_t>(ecn));
 }
+
+// Memory that frames may show.
+class ShownMr final : public Mr {
+ public:
+  ShownMr(const gdr::MemoryRef& memory, DpdkIo& io) : Mr(memory), io_(io) {}
+  ~ShownMr() override { io_.quiesce(); }
+
+ private:
+  DpdkIo& io_;
+};
 
 }  // namespace
 
@@ -47,6 +59,14 @@ Result<std::unique_ptr<DpdkIo>> DpdkIo::open(std::shared_ptr<Host> host, const D
     return fail(ErrorCode::kUnavailable,
                 fmt::format("dpdk: an MTU of {} bytes leaves no room", io->host_->device().mtu()));
   }
+  if (io->host_->device().gathers()) {
+    constexpr std::size_t kNoRoom = 0;
+    auto pool = make_pool(kBorrowed, kNoRoom, io->host_->device().numa_node());
+    if (!pool) return tl::unexpected(pool.error());
+    io->borrowed_.emplace(kBorrowed, std::move(*pool));
+    io->capabilities_.copies = false;
+    io->capabilities_.in_flight = kBorrowed;
+  }
   const auto lock = io->host_->lock();
   const auto first = io->host_->bind(io->inbox_, options.paths);
   if (!first) return tl::unexpected(first.error());
@@ -58,6 +78,7 @@ DpdkIo::~DpdkIo() {
   if (current_) rte_pktmbuf_free(current_->buffer);
   if (first_port_ == 0) return;
   const auto lock = host_->lock();
+  drop_borrowed();
   host_->unbind(first_port_);
   peers_.for_each([this](const Peer& peer) { host_->leave_way(peer.way); });
 }
@@ -71,7 +92,21 @@ Result<std::unique_ptr<Mr>> DpdkIo::reg_mr(const gdr::MemoryRef& memory) {
   if (memory.address == nullptr && memory.length > 0) {
     return fail(ErrorCode::kInvalidArgument, "memory to be registered has a length but no address");
   }
+  if (borrowed_) return std::make_unique<ShownMr>(memory, *this);
   return std::make_unique<Mr>(memory);
+}
+
+void DpdkIo::quiesce() {
+  if (!borrowed_) return;
+  const auto lock = host_->lock();
+  drop_borrowed();
+}
+
+// Those frames that the device has no room for yet. Packets may be lost, and some of other ends with them.
+void DpdkIo::drop_borrowed() {
+  if (!borrowed_) return;
+  host_->flush();
+  if (borrowed_->any()) host_->drop_waiting();
 }
 
 bool DpdkIo::is_valid(const TxPacket& packet, const Peer* peer) const {
@@ -117,7 +152,9 @@ Result<std::size_t> DpdkIo::send(std::span<const TxPacket> packets) {
       if (taken > 0) break;
       return fail(ErrorCode::kInvalidArgument, refusal(packet));
     }
+    if (borrowed_ && !borrowed_->has_place()) break;
     if (!send_one(packet, *peer)) break;
+    if (borrowed_) borrowed_->pass();
     ++taken;
   }
   host_->flush();
@@ -128,17 +165,25 @@ Result<std::size_t> DpdkIo::send(std::span<const TxPacket> packets) {
 
 bool DpdkIo::send_one(const TxPacket& packet, const Peer& peer) {
   const auto header = packet.header.bytes();
-  Buffer frame = host_->take(udp::kFrameBytes + header.size() + packet.payload.length);
+  const SendTo to{peer.way, peer.ip, static_cast<std::uint16_t>(first_port_ + packet.path), peer.ports[packet.path],
+                  tos_for(packet)};
+  std::span<const std::byte> payload;
+  if (packet.payload.length > 0) {
+    payload = {static_cast<const std::byte*>(packet.payload.mr->memory().address) + packet.payload.offset,
+               packet.payload.length};
+  }
+  const bool shown = borrowed_ && payload.size() >= kLeastBorrowed && host_->leaves_at_once(to);
+  Buffer frame = host_->take(udp::kFrameBytes + header.size() + (shown ? 0 : payload.size()));
   if (!frame) return false;
   std::byte* at = frame_of(*frame).data() + kUdpHeaderBytes;
   *at++ = static_cast<std::byte>(header.size());
   at = std::ranges::copy(header, at).out;
-  if (packet.payload.length > 0) {
-    std::memcpy(at, static_cast<const std::byte*>(packet.payload.mr->memory().address) + packet.payload.offset,
-                packet.payload.length);
+  if (shown) {
+    if (!borrowed_->attach(*frame, payload)) return false;
+  } else {
+    std::ranges::copy(payload, at);
   }
-  host_->send(std::move(frame), {peer.way, peer.ip, static_cast<std::uint16_t>(first_port_ + packet.path),
-                                 peer.ports[packet.path], tos_for(packet)});
+  host_->send(std::move(frame), to);
   return true;
 }
 

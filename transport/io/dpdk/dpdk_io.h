@@ -12,6 +12,7 @@
 #include <string>
 
 #include "transport/base/system_clock.h"
+#include "transport/io/dpdk/borrowed.h"
 #include "transport/io/dpdk/core/peer.h"
 #include "transport/io/dpdk/host.h"
 #include "transport/io/dpdk/inbox.h"
@@ -61,6 +62,7 @@ class DpdkIo final : public PacketIo {
   std::uint64_t unsent_bytes() const override;
   Duration before_sleep() override;
   void wait(Duration timeout) override;
+  void quiesce() override;
   std::string describe() const override;
 
  private:
@@ -68,6 +70,7 @@ class DpdkIo final : public PacketIo {
 
   bool is_valid(const TxPacket& packet, const Peer* peer) const;
   std::string refusal(const TxPacket& packet) const;
+  void drop_borrowed();  // locked
   // False: no buffer is free.
   bool send_one(const TxPacket& packet, const Peer& peer);
   // The next datagram of a peer, whole or what is left of it; false: none.
@@ -81,7 +84,8 @@ class DpdkIo final : public PacketIo {
   DpdkIoCounters counters_;
   PeerTable<Peer> peers_{"dpdk"};
   Inbox inbox_;
-  std::uint16_t first_port_ = 0;  // 0: not bound
+  std::optional<Borrowed> borrowed_{};  // where the device gathers
+  std::uint16_t first_port_ = 0;        // 0: not bound
   // That is given out packet by packet; it holds its buffer.
   std::optional<Datagram> current_{};
   PeerId current_peer_ = 0;

@@ -114,8 +114,14 @@ Result<void> EthernetDevice::configure(const PortOptions& options) {
   if (const int code = rte_eth_dev_info_get(port_, &info); code != 0) return failed("it says nothing of itself", code);
   driver_ = info.driver_name == nullptr ? "?" : info.driver_name;
   rte_eth_conf conf{};
+  // Virtual devices copy frames while they take them. A NIC reads them by DMA, for which a user's memory is not mapped;
+  // net_ring hands frames on as they are, and so does net_memif without copies.
+  gathers_ = is_virtual() && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
+             spec_.driver() != "net_ring" && !spec_.argument("zero-copy");
+  if (gathers_) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  // net_tap, which sums in software, gets it wrong where a payload lies elsewhere behind an odd number of bytes.
   constexpr std::uint64_t kChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
-  fills_checksums_ = (info.tx_offload_capa & kChecksums) == kChecksums;
+  fills_checksums_ = !gathers_ && (info.tx_offload_capa & kChecksums) == kChecksums;
   if (fills_checksums_) conf.txmode.offloads |= kChecksums;
   constexpr std::uint64_t kChecks = RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
   conf.rxmode.offloads |= info.rx_offload_capa & kChecks;
@@ -170,7 +176,8 @@ Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint
   // Some drivers want room for the longest frame of their own ring, which they do not tell.
   int code = -EINVAL;
   for (std::size_t room = std::max(mtu_ + kAround, kLeastRoom); room <= kMostRoom; room *= 2) {
-    auto pool = make_pool(buffers, room, numa_node_);
+    auto pool = spec_.driver() == "net_af_xdp" ? make_pool_of_pages(buffers, mtu_ + kAround, numa_node_)
+                                               : make_pool(buffers, room, numa_node_);
     if (!pool) return tl::unexpected(pool.error());
     take_complaints();
     code = 0;
@@ -186,9 +193,7 @@ Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint
 }
 
 EthernetDevice::~EthernetDevice() {
-  for (const auto& queue : outgoing_) {
-    for (rte_mbuf* frame : queue) rte_pktmbuf_free(frame);
-  }
+  drop_waiting();
   if (!there_) return;
   const std::lock_guard lock(hotplug());
   const auto close = [this] {
@@ -219,7 +224,7 @@ Buffer EthernetDevice::take(std::size_t bytes) {
 
 void EthernetDevice::seal(rte_mbuf& frame) const {
   if (!fills_checksums_) {
-    finish_udp(frame_of(frame));
+    finish_udp(head_of(frame), rest_of(frame));
     return;
   }
   frame.l2_len = kEthernetBytes;
@@ -242,6 +247,13 @@ bool EthernetDevice::flush() {
     empty = empty && waiting.empty();
   }
   return empty;
+}
+
+void EthernetDevice::drop_waiting() {
+  for (std::vector<rte_mbuf*>& waiting : outgoing_) {
+    for (rte_mbuf* frame : waiting) rte_pktmbuf_free(frame);
+    waiting.clear();
+  }
 }
 
 std::size_t EthernetDevice::waiting_bytes() const {

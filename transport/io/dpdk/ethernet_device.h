@@ -38,7 +38,10 @@ class EthernetDevice {
   std::uint64_t line_rate_bps() const { return line_rate_bps_; }  // 0: unknown, or made up by a virtual device
   // Made of software; what comes from it may have a checksum that was left to a NIC.
   bool is_virtual() const { return !spec_.pci; }
+  // A frame's payload may lie in memory that DPDK does not know, and has been read when flush() has sent the frame.
+  bool gathers() const { return gathers_; }
   std::size_t queues() const { return outgoing_.size(); }
+  int numa_node() const { return numa_node_; }
   std::string describe() const;  // "net_af_packet0 (net_af_packet), MTU 1500"
 
   // Of `bytes`, not filled in; null: all are in use.
@@ -49,6 +52,7 @@ class EthernetDevice {
   void send(Buffer frame, std::size_t flow = 0) { outgoing_[flow % queues()].push_back(frame.release()); }
   // False: the device has no room, and the rest waits.
   bool flush();
+  void drop_waiting();  // they are lost
   std::size_t waiting_bytes() const;
   // The caller owns them.
   std::size_t receive(std::span<rte_mbuf*> frames);
@@ -71,6 +75,7 @@ class EthernetDevice {
   std::uint64_t line_rate_bps_ = 0;
   int numa_node_ = 0;
   bool fills_checksums_ = false;
+  bool gathers_ = false;
   std::string driver_;
   std::vector<std::vector<rte_mbuf*>> outgoing_;  // by queue; the front was offered to the device
   std::size_t next_ = 0;                          // of the receive queues: the first to be read

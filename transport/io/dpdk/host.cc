@@ -117,16 +117,16 @@ void Host::leave_way(Neighbours::Id way) {
   if (neighbours_.state(way) == Neighbours::State::kUnused) waiting_.erase(way);
 }
 
-void Host::address(rte_mbuf& frame, const Mac& mac) const { std::memcpy(frame_of(frame).data(), mac.data(), 6); }
+void Host::address(rte_mbuf& frame, const Mac& mac) const { std::memcpy(head_of(frame).data(), mac.data(), 6); }
 
 void Host::send(Buffer frame, const SendTo& to) {
-  const std::span<std::byte> bytes = frame_of(*frame);
+  const std::span<std::byte> bytes = head_of(*frame);
   const Mac* mac = neighbours_.mac(to.way);
   const bool is_own = to.ip == subnet_.address;
   const UdpRoute route{device_->mac(),  mac != nullptr ? *mac : is_own ? device_->mac() : Mac{},
                        subnet_.address, to.ip,
                        to.from_port,    to.to_port};
-  write_udp(bytes, route, bytes.size() - kUdpHeaderBytes, to.tos);
+  write_udp(bytes, route, frame->pkt_len - kUdpHeaderBytes, to.tos);
   ++counters_.frames_sent;
   // Between ends of this process, which no switch would send back.
   if (is_own) return on_frame(std::move(frame), clock_.now(), true);

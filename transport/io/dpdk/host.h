@@ -68,12 +68,16 @@ class Host {
   void leave_way(Neighbours::Id way);
   bool knows(Neighbours::Id way) const { return neighbours_.mac(way) != nullptr; }
 
+  // Locked. It waits for no answer, and goes to no end of this process.
+  bool leaves_at_once(const SendTo& to) const { return to.ip != subnet_.address && knows(to.way); }
   // Locked. A datagram's frame with `payload` bytes behind kUdpHeaderBytes; null: no buffer is free.
   Buffer take(std::size_t payload) { return device_->take(kUdpHeaderBytes + payload); }
-  // Locked. The payload is filled in. It leaves with the next flush(), or waits until the neighbour has answered.
+  // Locked. The payload is filled in, or behind the frame where leaves_at_once(). It leaves with the next flush(), or
+  // waits until the neighbour has answered.
   void send(Buffer frame, const SendTo& to);
   // Locked. False: there is no room.
   bool flush();
+  void drop_waiting() { device_->drop_waiting(); }  // of all ends
   std::size_t waiting_bytes() const { return device_->waiting_bytes(); }
   // Locked. Reads what has come, for whichever end it is, and does what is due.
   void poll();

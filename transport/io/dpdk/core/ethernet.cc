@@ -162,9 +162,12 @@ void write_udp(std::span<std::byte> out, const UdpRoute& route, std::size_t payl
   store16(at.subspan(kUdpChecksum), pseudo_sum(route.from, route.to, udp));
 }
 
-void finish_udp(std::span<std::byte> frame) {
+void finish_udp(std::span<std::byte> frame, std::span<const std::byte> rest) {
   const std::span<std::byte> udp = frame.subspan(kEthernetBytes + kIpv4Bytes);
-  const auto sum = static_cast<std::uint16_t>(~fold(sum_of(udp)));
+  // Behind an odd number of bytes each one counts as the other half of its word (RFC 1071, section 2).
+  const std::uint16_t behind = fold(sum_of(rest));
+  const auto moved = static_cast<std::uint16_t>(udp.size() % 2 == 0 ? behind : behind << 8 | behind >> 8);
+  const auto sum = static_cast<std::uint16_t>(~fold(sum_of(udp) + moved));
   store16(udp.subspan(kUdpChecksum), sum == 0 ? std::uint16_t{0xffff} : sum);  // 0 would say that there is none
 }
 

@@ -35,8 +35,8 @@ struct UdpRoute {
 // Of a datagram of `payload` bytes, into the first kUdpHeaderBytes of `out`. `tos`: DSCP and ECN. UDP's checksum is
 // that of the pseudo header, not inverted: what a NIC that fills it in expects, and finish_udp() as well.
 void write_udp(std::span<std::byte> out, const UdpRoute& route, std::size_t payload, std::uint8_t tos);
-// In software: `frame` is all of it, as write_udp() and the caller have left it.
-void finish_udp(std::span<std::byte> frame);
+// In software: `frame`, as write_udp() and the caller have left it, and `rest` are all of it.
+void finish_udp(std::span<std::byte> frame, std::span<const std::byte> rest = {});
 
 struct Arp {
   bool reply = false;  // otherwise a request

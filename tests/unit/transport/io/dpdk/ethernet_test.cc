@@ -51,6 +51,19 @@ TEST(DpdkEthernet, ADatagramIsReadAsItWasWritten) {
   }
 }
 
+// Wherever it is cut, and odd or even what is in front.
+TEST(DpdkEthernet, TheChecksumOfADatagramInTwoPlacesIsThatOfOne) {
+  for (std::size_t payload = 0; payload < 40; ++payload) {
+    for (std::size_t front = 0; front <= payload; ++front) {
+      auto frame = datagram(payload, static_cast<unsigned>(payload) + 1);
+      const auto whole = frame;
+      write_udp(frame, {kOne, kTwo, kIpOne, kIpTwo, 1000, 2000}, payload, 0);
+      finish_udp(std::span(frame).first(kUdpHeaderBytes + front), std::span(frame).subspan(kUdpHeaderBytes + front));
+      ASSERT_EQ(frame, whole) << front << " of " << payload;
+    }
+  }
+}
+
 // Both made by hand with Python's struct and checked against the sums of RFC 1071's algorithm there.
 TEST(DpdkEthernet, TheBytesAreThoseOfTheStandards) {
   std::vector<std::byte> frame(kUdpHeaderBytes + 3);
