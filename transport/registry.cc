@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -45,8 +46,19 @@ Result<Selection> create_tcp(const TransportContext& context) {
   return selection;
 }
 
-// The backend that MltSettings::io names; `modules` get the library that holds it, if one does.
-Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, const Log& log,
+// Beside the plugin, where a program of ours finds them, too.
+Result<Module> open_module(const std::string& name) {
+  const std::string file = "libclustar-" + name + ".so";
+  for (const std::string& folder : module_folders()) {
+    std::error_code ignored;
+    if (std::filesystem::exists(std::filesystem::path(folder) / file, ignored)) return Module::open(folder, name);
+  }
+  return Module::open(own_folder(), name);  // says that it is not there
+}
+
+}  // namespace
+
+Result<std::unique_ptr<io::PacketBackend>> open_packets(const Config& config, const Log& log,
                                                         std::vector<Module>& modules) {
   const std::string named = config.get<MltSettings>().io;
   const PacketIoKind* kind = packet_io_kind(named);
@@ -59,7 +71,7 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, co
     return refuse(fmt::format("no such packets; allowed is {}", fmt::join(names, ", ")));
   }
   if (kind->module.empty()) return io::udp::UdpBackend::create(config);
-  auto module = Module::open(own_folder(), std::string(kind->module));
+  auto module = open_module(std::string(kind->module));
   if (!module) return refuse(module.error().message);
   const auto open = reinterpret_cast<io::OpenPacketBackend>(module->find(io::kOpenPacketBackend));
   if (open == nullptr) return refuse(fmt::format("libclustar-{}.so carries no packets", kind->module));
@@ -69,20 +81,12 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, co
   return backend;
 }
 
-// What only experiments need is in modules: beside the plugin, and a program of ours finds them there.
-Result<Module> open_for_experiments(const std::string& name) {
-  auto module = Module::open(own_folder(), name);
-  if (module) return module;
-  for (const std::string& folder : module_folders()) {
-    if (auto there = Module::open(folder, name)) return there;
-  }
-  return module;
-}
+namespace {
 
 Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::PacketBackend> backend, const Config& config,
                                                        const Log& log, std::vector<Module>& modules) {
   const std::string faults = config.get<FaultSettings>().inject;
-  auto module = open_for_experiments("faults");
+  auto module = open_module("faults");
   const auto wrap = module ? reinterpret_cast<io::WrapPacketBackend>(module->find(io::kWrapPacketBackend)) : nullptr;
   if (wrap == nullptr) {
     return fail(ErrorCode::kUnavailable,
@@ -103,7 +107,7 @@ Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::Packe
 Result<mlt::driver::MltTransport::Adjust> other_recovery(const Config& config, const Log& log,
                                                          std::vector<Module>& modules) {
   if (config.get<CompareSettings>().static_deadline == Duration::zero()) return {};
-  auto module = open_for_experiments("compare");
+  auto module = open_module("compare");
   const auto open =
       module ? reinterpret_cast<mlt::driver::OpenRecovery>(module->find(mlt::driver::kOpenRecovery)) : nullptr;
   if (open == nullptr) {
@@ -126,7 +130,7 @@ Result<Selection> create_mlt(const TransportContext& context) {
   const Config& config = context.config;
   const Log& log = context.log;
   Selection selection;
-  auto backend = open_backend(config, log, selection.modules);
+  auto backend = open_packets(config, log, selection.modules);
   if (backend && !config.get<FaultSettings>().inject.empty()) {
     backend = with_faults(std::move(*backend), config, log, selection.modules);
   }

@@ -10,6 +10,7 @@
 #include "transport/api/context.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
+#include "transport/io/packet_backend.h"
 #include "transport/module.h"
 
 namespace clustar::transport {
@@ -25,6 +26,11 @@ struct Selection {
 // Config::gdr = staged or Config::gdr_emulate a transport that does not reach GPU memory is wrapped (transport/staged);
 // that this cannot be done is a reason not to take it.
 Result<Selection> select_transport(const TransportContext& context);
+
+// The packets that CLUSTAR_IO names, for programs of ours that make a transport by themselves; `modules` get the
+// library that holds them, if one does. Error: no such packets, or what they lack.
+Result<std::unique_ptr<io::PacketBackend>> open_packets(const Config& config, const Log& log,
+                                                        std::vector<Module>& modules);
 
 // Copies between GPU and host memory, whatever the transport reaches: libclustar-cuda.so's, or emulated ones where
 // Config::gdr_emulate is on. Error: there are none here, and why.

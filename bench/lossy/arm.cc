@@ -31,10 +31,13 @@ std::vector<Arm> make_arms() {
       mlt("mlt-gbn", "MLT as go-back-N (models RC)"),
       mlt("mlt-deadline", "UBT rule, re-implemented; breaks the loss contract"),
       mlt("mlt-1path", "MLT, reliable, one path"),
+      mlt("mlt-p0-dpdk", "MLT, reliable, by DPDK"),
+      mlt("mlt-p1-dpdk", "MLT, 1 % may be missing, by DPDK"),
   };
   for (Arm& arm : arms) {
     if (arm.name == "tcp-cubic-ecn") arm.ecn = true;
-    if (arm.name == "mlt-p1") arm.tolerance_ppm = 10'000;
+    if (arm.name.ends_with("-dpdk")) arm.io = "dpdk";
+    if (arm.name.starts_with("mlt-p1")) arm.tolerance_ppm = 10'000;
     if (arm.name == "mlt-gbn") arm.mode = MltMode::kGoBackN;
     if (arm.name == "mlt-deadline") arm.mode = MltMode::kStaticDeadline;
     if (arm.name == "mlt-1path") arm.paths = 1;

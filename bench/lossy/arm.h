@@ -31,8 +31,10 @@ struct Arm {
   MltMode mode = MltMode::kNormal;
   std::uint32_t tolerance_ppm = 0;  // of each round's bytes at a receiver; 0 = reliable
   int paths = 0;                    // of MLT; 0 = its own choice
+  std::string io = "udp";           // of MLT, as CLUSTAR_IO; dpdk: net_af_packet on the host's interface
 };
 
+// Those that a scenario leaves out unless they are named, because of what they need, are among them.
 const std::vector<Arm>& all_arms();
 // kInvalidArgument naming the arms that there are.
 Result<Arm> find_arm(const std::string& name);

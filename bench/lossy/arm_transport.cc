@@ -6,9 +6,10 @@
 #include "mlt/compare/recoveries.h"
 #include "mlt/driver/driver_options.h"
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/settings.h"
 #include "transport/api/settings.h"
 #include "transport/base/config.h"
-#include "transport/io/udp/udp_backend.h"
+#include "transport/io/dpdk/settings.h"
 #include "transport/net/settings.h"
 #include "transport/tcp/settings.h"
 
@@ -25,6 +26,9 @@ Config config_of(const Terms& terms) {
   config.edit<NetworkSettings>()->interfaces = "=eth0";
   config.edit<NetworkSettings>()->family_name = "ipv4";
   config.edit<TcpSettings>()->congestion = terms.arm.congestion;
+  config.edit<MltSettings>()->io = terms.arm.io;
+  config.edit<DpdkSettings>()->devices = "net_af_packet0,iface=eth0";
+  config.edit<DpdkSettings>()->huge_pages = "no";
   return config;
 }
 
@@ -79,9 +83,9 @@ Result<ArmTransport> make_transport(const Terms& terms, const Clock& clock, cons
     made.selection = std::move(*selected);
     return made;
   }
-  auto udp = transport::io::udp::UdpBackend::create(config);
-  if (!udp) return tl::unexpected(udp.error());
-  auto watched = std::make_unique<WatchedBackend>(std::move(*udp), made.readable);
+  auto packets = transport::open_packets(config, log, made.selection.modules);
+  if (!packets) return tl::unexpected(packets.error());
+  auto watched = std::make_unique<WatchedBackend>(std::move(*packets), made.readable);
   auto created = MltTransport::create({config, clock, log}, std::move(watched), adjust_for(terms));
   if (!created) return tl::unexpected(created.error());
   made.selection.transport = std::move(*created);

@@ -326,7 +326,10 @@ int rounds_of(const Scenario& scenario, const Run& run) {
 }
 
 std::vector<std::string> arms_of(const Scenario& scenario, const Run& run) {
-  return choose_arms(run.quick && run.arms.empty() ? scenario.quick_arms : scenario.arms, run.arms);
+  if (run.arms.empty()) return run.quick ? scenario.quick_arms : scenario.arms;
+  std::vector<std::string> arms = scenario.arms;
+  arms.insert(arms.end(), scenario.named_arms.begin(), scenario.named_arms.end());
+  return choose_arms(arms, run.arms);
 }
 
 double estimated_seconds(const Scenario& scenario, const Run& run) {

@@ -20,6 +20,7 @@ constexpr std::size_t kEthernet = 14, kIp = 20, kUdp = 8;
 // Of those with paths, bad_path() has more.
 const std::vector<std::string> kEveryArm{"tcp-cubic",   "tcp-bbr", "tcp-cubic-rto5", "tcp-bbr-rto5", "tcp-cubic-ecn",
                                          "clustar-tcp", "mlt-p0",  "mlt-p1",         "mlt-gbn",      "mlt-deadline"};
+const std::vector<std::string> kByDpdk{"mlt-p0-dpdk", "mlt-p1-dpdk"};
 const std::vector<std::string> kQuickArms{"tcp-cubic", "tcp-cubic-rto5", "tcp-bbr", "mlt-p0", "mlt-p1"};
 
 using Kind = BarSpec::Kind;
@@ -47,6 +48,7 @@ Scenario loss(double fraction) {
   s.message_bytes = kMiB;
   s.expected_ms = 60;
   s.arms = kEveryArm;
+  s.named_arms = kByDpdk;
   s.quick_arms = kQuickArms;
   return s;
 }
@@ -79,6 +81,7 @@ Scenario incast() {
   s.quick_rounds = 24;
   s.expected_ms = 150;
   s.arms = kEveryArm;
+  s.named_arms = kByDpdk;
   s.quick_arms = {"tcp-cubic", "tcp-cubic-rto5", "mlt-p0"};
   s.bars = {at_most(Kind::kP99OverIdeal, "mlt-p0", 1.05), at_least(Kind::kP99Over, "mlt-p0", 3, "tcp-cubic"),
             at_least(Kind::kP99Over, "mlt-p0", 1, "tcp-cubic-rto5")};

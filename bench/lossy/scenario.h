@@ -56,6 +56,7 @@ struct Scenario {
   bool fresh_connections = false;
   double expected_ms = 0;  // of a round, for the estimate of how long it takes
   std::vector<std::string> arms;
+  std::vector<std::string> named_arms{};  // that run only where they are named
   std::vector<std::string> quick_arms;
   std::vector<BarSpec> bars;
   std::vector<std::string> notes;

@@ -41,6 +41,7 @@ Result<void> check(const SuiteOptions& options, const std::vector<Scenario>& cho
     for (const std::string& arm : scenario.arms) {
       for (std::string& job : jobs_of(arm)) allowed.insert(std::move(job));
     }
+    allowed.insert(scenario.named_arms.begin(), scenario.named_arms.end());
   }
   for (const std::string& name : options.arms) {
     if (const auto arm = find_arm(name); !arm) return tl::unexpected(arm.error());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -90,6 +91,18 @@ TEST(LossyScenario, NamesChoose) {
   EXPECT_EQ(wrong.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(wrong.error().message.find("micro-bursts"), std::string::npos) << "names what there is";
   EXPECT_FALSE(find_arm("tcp"));
+}
+
+TEST(LossyScenario, ArmsByDpdkRunOnlyWhereTheyAreNamed) {
+  const auto loss = choose_scenarios({"loss"}, false);
+  ASSERT_TRUE(loss);
+  lossy::Run run;
+  EXPECT_EQ(arms_of(loss->front(), run), loss->front().arms);
+  EXPECT_EQ(std::ranges::count(loss->front().arms, "mlt-p0-dpdk"), 0);
+  run.arms = {"mlt-p0", "mlt-p0-dpdk"};
+  EXPECT_EQ(arms_of(loss->front(), run), run.arms);
+  run.quick = true;
+  EXPECT_EQ(arms_of(loss->front(), run), run.arms);
 }
 
 TEST(LossyScenario, AnArmIsChosenByAnyOfItsJobs) {
