@@ -103,9 +103,8 @@ void add_record_option(CLI::App& command, ComputeTexts& texts) {
 
 void add_device_options(CLI::App& command, ComputeTexts& texts) {
   command
-      .add_option(
-          "--device", texts.device,
-          "Where the network is computed. cuda: on the GPU of the rank's number, counted round, by kernels of our own")
+      .add_option("--device", texts.device,
+                  "Where the network is computed. cuda: on the GPU of the rank's number, counted round")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->group(kGroup)
       ->capture_default_str();
