@@ -63,9 +63,10 @@ EMULATED_EXPORT int cublasCreate_v2(void** handle) {
   return kSuccess;
 }
 EMULATED_EXPORT int cublasDestroy_v2(void* handle) { return handles.destroy(handle) ? kSuccess : kNotInitialized; }
-EMULATED_EXPORT int cublasGetVersion_v2(void* handle, int* version) {
-  if (const int wrong = begin("cublasGetVersion_v2", handle); wrong != kSuccess) return wrong;
-  return *version = 130000, kSuccess;
+EMULATED_EXPORT int cublasGetProperty(int property, int* value) {
+  if (value == nullptr || property < 0 || property > 2) return kInvalidValue;
+  if (const int fault = planted_fault("cublasGetProperty"); fault != kSuccess) return fault;
+  return *value = property == 0 ? 13 : 0, kSuccess;
 }
 EMULATED_EXPORT int cublasSetStream_v2(void* handle, void* stream) {
   if (const int wrong = begin("cublasSetStream_v2", handle); wrong != kSuccess) return wrong;

@@ -22,6 +22,7 @@ using clustar::bench::trainer::graph::cuda::CudnnCalls;
 // Of cudnnStatus_t.
 constexpr int kSuccess = 0, kNotInitialized = 1001, kBadParam = 2000, kNotSupported = 3000, kExecutionFailed = 5000;
 constexpr int kNotDeterministic = 0, kGood = 1, kUnsupported = 4, kTooLarge = 5;  // algorithms
+constexpr int kNoneDeterministic = -1;  // a fault: no other algorithm is offered
 constexpr int kFma = 3;
 
 struct Handle {
@@ -92,7 +93,8 @@ std::size_t needed(const Problem& of) { return of.w->bytes() + 4; }
 // In the order that a run has to look through.
 int algorithms(const char* function, const void* handle, const Problem& of, int asked, int* returned,
                CudnnAlgorithm* all) {
-  if (const int wrong = begin(function, handle); wrong != kSuccess) return wrong;
+  const int fault = begin(function, handle);
+  if (fault != kSuccess && fault != kNoneDeterministic) return fault;
   if (of.x == nullptr || asked < 1 || returned == nullptr || all == nullptr) return kBadParam;
   const std::size_t bytes = needed(of);
   const CudnnAlgorithm offers[] = {{.algorithm = kNotDeterministic, .memory = bytes, .math = kFma},
@@ -100,7 +102,7 @@ int algorithms(const char* function, const void* handle, const Problem& of, int 
                                    {.algorithm = kGood, .memory = bytes, .determinism = 1, .math = 1},
                                    {.algorithm = kTooLarge, .memory = bytes, .determinism = 1, .math = kFma},
                                    {.algorithm = kGood, .memory = bytes, .determinism = 1, .math = kFma}};
-  *returned = std::min(asked, static_cast<int>(std::size(offers)));
+  *returned = fault == kNoneDeterministic ? 1 : std::min(asked, static_cast<int>(std::size(offers)));
   std::copy_n(offers, *returned, all);
   return kSuccess;
 }

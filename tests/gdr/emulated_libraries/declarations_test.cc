@@ -71,7 +71,7 @@ constexpr bool kSame = std::is_same_v<typename Passed<Theirs>::type, Ours>;
 #ifdef CLUSTAR_HAVE_CUBLAS_HEADER
 static_assert(kSame<decltype(&cublasCreate_v2), decltype(CublasCalls::create)>);
 static_assert(kSame<decltype(&cublasDestroy_v2), decltype(CublasCalls::destroy)>);
-static_assert(kSame<decltype(&cublasGetVersion_v2), decltype(CublasCalls::get_version)>);
+static_assert(kSame<decltype(&cublasGetProperty), decltype(CublasCalls::get_property)>);
 static_assert(kSame<decltype(&cublasSetStream_v2), decltype(CublasCalls::set_stream)>);
 static_assert(kSame<decltype(&cublasSetMathMode), decltype(CublasCalls::set_math_mode)>);
 static_assert(kSame<decltype(&cublasSetAtomicsMode), decltype(CublasCalls::set_atomics_mode)>);
@@ -79,6 +79,7 @@ static_assert(kSame<decltype(&cublasGetStatusString), decltype(CublasCalls::stat
 static_assert(kSame<decltype(&cublasSgemm_v2), decltype(CublasCalls::sgemm)>);
 static_assert(CUBLAS_STATUS_SUCCESS == kCublasSuccess);
 static_assert(CUBLAS_OP_N == kCublasNoTranspose && CUBLAS_OP_T == kCublasTranspose);
+static_assert(MAJOR_VERSION == kCublasMajor && MINOR_VERSION == kCublasMinor);
 static_assert(CUBLAS_DEFAULT_MATH == kCublasDefaultMath && CUBLAS_ATOMICS_NOT_ALLOWED == kCublasNoAtomics);
 #endif
 
@@ -117,6 +118,7 @@ static_assert(CUDNN_STATUS_SUCCESS == kCudnnSuccess && CUDNN_DATA_FLOAT == kCudn
 static_assert(CUDNN_TENSOR_NHWC == kCudnnNhwc && CUDNN_CROSS_CORRELATION == kCudnnCrossCorrelation);
 static_assert(CUDNN_DEFAULT_MATH == kCudnnDefaultMath && CUDNN_FMA_MATH == kCudnnFmaMath);
 static_assert(CUDNN_DETERMINISTIC == kCudnnDeterministic);
+static_assert(CUDNN_STATUS_NOT_SUPPORTED == (CUDNN_MAJOR < 9 ? kCudnn8NotSupported : kCudnnNotSupported));
 
 template <class Theirs>
 constexpr bool kLaidOutAlike = sizeof(Theirs) == sizeof(CudnnAlgorithm) &&

@@ -3,9 +3,11 @@
 #include "bench/trainer/graph/cuda/libraries/libraries.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/trainer/graph/cuda/image_kernels.h"
 #include "bench/trainer/graph/cuda/launches.h"
 #include "bench/trainer/graph/cuda/libraries/cublas.h"
 #include "bench/trainer/graph/cuda/libraries/cudnn.h"
@@ -335,6 +338,79 @@ TEST(Libraries, SayWhichCallFailsAndLeaveNothing) {
   EXPECT_EQ(living(CLUSTAR_EMULATED_CUBLAS) + living(CLUSTAR_EMULATED_CUDNN), 0);
 }
 
+// Two images of 4 x 4 x 1, two filters of 3 x 3.
+class SmallConvolution {
+ public:
+  SmallConvolution(Device& device, Libraries& libraries)
+      : kernel_(make_cudnn_convolution(*libraries.cudnn, kOp, kIn, kOut,
+                                       make_convolution(device, *libraries.cublas, kOp, kIn, kOut))),
+        x_(device, random_values(32, 1)),
+        w_(device, random_values(18, 2)),
+        y_(device, random_values(16, 3)),
+        dx_(device, Floats(32)),
+        dw_(device, Floats(18)),
+        scratch_(device, Floats(std::max<std::size_t>(1, kernel_->scratch(2)))) {}
+
+  void forward() {
+    ForwardCall call;
+    call.batch = 2;
+    call.inputs = inputs_;
+    call.output = y_.get();
+    call.parameters = parameters_;
+    call.scratch = scratch_.get();
+    kernel_->forward(call);
+  }
+  void backward() {
+    BackwardCall call;
+    call.batch = 2;
+    call.inputs = inputs_;
+    call.output_gradient = y_.get();
+    call.input_gradients = input_gradients_;
+    call.parameters = parameters_;
+    call.gradients = gradients_;
+    call.scratch = scratch_.get();
+    kernel_->backward_parameters(call);
+    kernel_->backward_inputs(call);
+  }
+  std::vector<Floats> results() const { return {y_.values(), dx_.values(), dw_.values()}; }
+
+ private:
+  static constexpr Convolution kOp{.filters = 2, .kernel = 3, .bias = false};
+  static constexpr Shape kIn{4, 4, 1};
+  static constexpr Shape kOut{2, 2, 2};
+
+  std::unique_ptr<graph::Kernel> kernel_;
+  Array x_, w_, y_, dx_, dw_, scratch_;
+  const float* inputs_[1] = {x_.get()};
+  const float* parameters_[1] = {w_.get()};
+  float* input_gradients_[1] = {dx_.get()};
+  float* gradients_[1] = {dw_.get()};
+};
+
+// Each direction in turn, whether cuDNN answers that there is no algorithm or has none that a run may take.
+TEST(Libraries, LeaveToProductsWhatCudnnHasNoAlgorithmFor) {
+  const auto device = open_device();
+  auto libraries = open_libraries(*device, {MathChoice::kLibraries, CLUSTAR_EMULATED_CUBLAS, CLUSTAR_EMULATED_CUDNN});
+  ASSERT_TRUE(libraries) << libraries.error().message;
+  SmallConvolution by_cudnn(*device, *libraries);
+  by_cudnn.forward();
+  by_cudnn.backward();
+  const std::vector<Floats> expected = by_cudnn.results();
+  for (const char* direction : {"Forward", "BackwardData", "BackwardFilter"}) {
+    for (const char* answer : {"-1", "3000", "9"}) {
+      SCOPED_TRACE(fmt::format("{} {}", direction, answer));
+      const Fault planted(fmt::format("cudnnGetConvolution{}Algorithm_v7:1:{}", direction, answer).c_str());
+      SmallConvolution one(*device, *libraries);
+      one.forward();
+      one.backward();
+      const std::vector<Floats> results = one.results();
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        for (std::size_t j = 0; j < expected[i].size(); ++j) ASSERT_NEAR(results[i][j], expected[i][j], 1e-5);
+      }
+    }
+  }
+}
+
 TEST(Libraries, NameTheOperationThatFails) {
   const auto device = open_device();
   auto libraries = open_libraries(*device, {MathChoice::kLibraries, CLUSTAR_EMULATED_CUBLAS, CLUSTAR_EMULATED_CUDNN});
@@ -355,16 +431,8 @@ TEST(Libraries, NameTheOperationThatFails) {
   }
   for (const char* function : {"cudnnConvolutionForward", "cudnnGetConvolutionForwardAlgorithm_v7"}) {
     const Fault planted((std::string(function) + ":1:5000").c_str());
-    const auto kernel =
-        make_cudnn_convolution(*libraries->cudnn, {.filters = 2, .kernel = 3, .bias = false}, {4, 4, 1}, {2, 2, 2});
-    const float* const inputs[] = {values.get()};
-    const float* const parameters[] = {values.get() + 100};
-    ForwardCall call;
-    call.batch = 2;
-    call.inputs = inputs;
-    call.output = values.get() + 500;
-    call.parameters = parameters;
-    EXPECT_THAT(said([&] { kernel->forward(call); }),
+    SmallConvolution convolution(*device, *libraries);
+    EXPECT_THAT(said([&] { convolution.forward(); }),
                 AllOf(HasSubstr("EXECUTION_FAILED (5000) in "), HasSubstr("cudnnConvolutionForward of "),
                       HasSubstr("on 2x4x4x1")));
   }

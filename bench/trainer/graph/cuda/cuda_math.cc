@@ -37,8 +37,9 @@ struct CudaMaker {
   std::unique_ptr<Kernel> operator()(const Input&) const { throw std::invalid_argument("the input has no kernel"); }
   std::unique_ptr<Kernel> operator()(const Linear& op) const { return cuda::make_linear(device, products, op, in); }
   std::unique_ptr<Kernel> operator()(const Convolution& op) const {
-    return cudnn != nullptr ? cuda::make_cudnn_convolution(*cudnn, op, in, out)
-                            : cuda::make_convolution(device, products, op, in, out);
+    auto by_products = cuda::make_convolution(device, products, op, in, out);
+    if (cudnn == nullptr) return by_products;
+    return cuda::make_cudnn_convolution(*cudnn, op, in, out, std::move(by_products));
   }
   std::unique_ptr<Kernel> operator()(const MaxPool& op) const { return cuda::make_max_pool(device, op, in, out); }
   std::unique_ptr<Kernel> operator()(const AdaptiveAveragePool&) const {

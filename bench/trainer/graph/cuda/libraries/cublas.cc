@@ -18,7 +18,7 @@ Result<std::unique_ptr<Cublas>> Cublas::open(Device& device, const std::string& 
 Result<void> Cublas::start(const std::string& library) {
   const LibraryEntry entries[] = {{"cublasCreate_v2", &calls_.create},
                                   {"cublasDestroy_v2", &calls_.destroy},
-                                  {"cublasGetVersion_v2", &calls_.get_version},
+                                  {"cublasGetProperty", &calls_.get_property},
                                   {"cublasSetStream_v2", &calls_.set_stream},
                                   {"cublasSetMathMode", &calls_.set_math_mode},
                                   {"cublasSetAtomicsMode", &calls_.set_atomics_mode},
@@ -31,9 +31,11 @@ Result<void> Cublas::start(const std::string& library) {
   void* handle = nullptr;
   if (auto ok = check(calls_.create(&handle), "cublasCreate_v2"); !ok) return ok;
   handle_ = handle;
-  int version = 0;
-  if (auto ok = check(calls_.get_version(handle_, &version), "cublasGetVersion_v2"); !ok) return ok;
-  version_ = fmt::format("{}.{}", version / 10000, version / 100 % 100);  // as CUBLAS_VERSION of cublas_api.h
+  int major = 0;
+  int minor = 0;
+  if (auto ok = check(calls_.get_property(kCublasMajor, &major), "cublasGetProperty"); !ok) return ok;
+  if (auto ok = check(calls_.get_property(kCublasMinor, &minor), "cublasGetProperty"); !ok) return ok;
+  version_ = fmt::format("{}.{}", major, minor);
   if (auto ok = check(calls_.set_stream(handle_, device_.stream()), "cublasSetStream_v2"); !ok) return ok;
   if (auto ok = check(calls_.set_math_mode(handle_, kCublasDefaultMath), "cublasSetMathMode"); !ok) return ok;
   return check(calls_.set_atomics_mode(handle_, kCublasNoAtomics), "cublasSetAtomicsMode");

@@ -9,12 +9,15 @@ inline constexpr int kCublasSuccess = 0;
 inline constexpr int kCublasNoTranspose = 0;  // CUBLAS_OP_N
 inline constexpr int kCublasTranspose = 1;    // CUBLAS_OP_T
 inline constexpr int kCublasDefaultMath = 0;  // float32 products in float32: TF32 is a mode of its own
+inline constexpr int kCublasMajor = 0;        // MAJOR_VERSION, of libraryPropertyType
+inline constexpr int kCublasMinor = 1;        // MINOR_VERSION
 inline constexpr int kCublasNoAtomics = 0;    // CUBLAS_ATOMICS_NOT_ALLOWED
 
 struct CublasCalls {
   int (*create)(void** handle) = nullptr;
   int (*destroy)(void* handle) = nullptr;
-  int (*get_version)(void* handle, int* version) = nullptr;
+  // Not cublasGetVersion_v2, whose number has other places in cuBLAS 11 (11605 and 12103) than later (120103).
+  int (*get_property)(int property, int* value) = nullptr;
   int (*set_stream)(void* handle, void* stream) = nullptr;
   int (*set_math_mode)(void* handle, int mode) = nullptr;
   int (*set_atomics_mode)(void* handle, int mode) = nullptr;

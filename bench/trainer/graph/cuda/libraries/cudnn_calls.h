@@ -8,6 +8,8 @@
 namespace clustar::bench::trainer::graph::cuda {
 
 inline constexpr int kCudnnSuccess = 0;
+inline constexpr int kCudnnNotSupported = 3000;   // CUDNN_STATUS_NOT_SUPPORTED
+inline constexpr int kCudnn8NotSupported = 9;     // of cuDNN 8, where 9 has no such status
 inline constexpr int kCudnnFloat = 0;             // CUDNN_DATA_FLOAT
 inline constexpr int kCudnnNhwc = 1;              // CUDNN_TENSOR_NHWC
 inline constexpr int kCudnnCrossCorrelation = 1;  // CUDNN_CROSS_CORRELATION
