@@ -14,6 +14,9 @@
 namespace clustar::bench::cli {
 namespace {
 
+using trainer::graph::cuda::MathChoice;
+using trainer::graph::cuda::MathOptions;
+
 constexpr const char* kGroup = "Compute";
 
 std::string replay_contradiction(const trainer::TrainConfig& config) {
@@ -34,10 +37,33 @@ std::string take_device(const ComputeTexts& texts, trainer::TrainConfig& config)
   config.compute.cuda_driver = texts.cuda_driver;
   if (config.compute.device == trainer::DeviceKind::kCpu) {
     if (texts.update != trainer::UpdatePlace::kAuto) return "--update is of --device cuda";
+    if (texts.math != MathOptions{}) return "--device-math, --cublas and --cudnn are of --device cuda";
     return texts.cuda_driver.empty() ? "" : "--cuda-driver is of --device cuda";
   }
+  if (texts.math.choice == MathChoice::kKernels && texts.math != MathOptions{.choice = MathChoice::kKernels}) {
+    return "--device-math kernels takes no --cublas or --cudnn; allowed with them: auto, libraries";
+  }
+  config.compute.math = texts.math;
   config.compute.update = texts.update;
   return config.compute.replays() ? "--device cuda computes, and --compute replays; allowed: one of them" : "";
+}
+
+void add_math_options(CLI::App& command, ComputeTexts& texts) {
+  command
+      .add_option(
+          "--device-math", texts.math.choice,
+          "What computes products and convolutions with --device cuda. libraries: cuBLAS, and cuDNN where it is "
+          "found. kernels: our own. auto: libraries where cuBLAS is found")
+      ->transform(choice({"auto", "kernels", "libraries"}))
+      ->group(kGroup);
+  command.add_option("--cublas", texts.math.cublas, "cuBLAS's library, if not libcublas.so.13, .12 or .11")
+      ->type_name("LIBRARY")
+      ->group(kGroup);
+  command
+      .add_option("--cudnn", texts.math.cudnn,
+                  "cuDNN's library, if not libcudnn.so.9 or .8. none: convolutions are products by cuBLAS")
+      ->type_name("LIBRARY|none")
+      ->group(kGroup);
 }
 
 }  // namespace
@@ -77,9 +103,8 @@ void add_record_option(CLI::App& command, ComputeTexts& texts) {
 
 void add_device_options(CLI::App& command, ComputeTexts& texts) {
   command
-      .add_option(
-          "--device", texts.device,
-          "Where the network is computed. cuda: on the GPU of the rank's number, counted round, by kernels of our own")
+      .add_option("--device", texts.device,
+                  "Where the network is computed. cuda: on the GPU of the rank's number, counted round")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->group(kGroup)
       ->capture_default_str();
@@ -97,6 +122,7 @@ void add_device_options(CLI::App& command, ComputeTexts& texts) {
           "--collective nccl or of one rank. host: in the host's, by any collective. auto: device where it can be")
       ->transform(choice({"auto", "host", "device"}))
       ->group(kGroup);
+  add_math_options(command, texts);
 }
 
 std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config, int ranks) {

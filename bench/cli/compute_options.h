@@ -19,12 +19,13 @@ struct ComputeTexts {
   std::string device = "cpu";
   std::string cuda_driver;
   trainer::UpdatePlace update = trainer::UpdatePlace::kAuto;
+  trainer::graph::cuda::MathOptions math;
 };
 
 // --compute, --time-scale, --byte-scale; of clustar train --record-compute, too.
 void add_replay_options(CLI::App& command, ComputeTexts& texts);
 void add_record_option(CLI::App& command, ComputeTexts& texts);
-void add_device_options(CLI::App& command, ComputeTexts& texts);  // --device, --cuda-driver, --update
+void add_device_options(CLI::App& command, ComputeTexts& texts);  // and what is of cuda
 
 // Into config.compute and config.record_compute. Returns what is wrong, for people; empty: all is well.
 std::string take_compute(const ComputeTexts& texts, trainer::TrainConfig& config, int ranks);

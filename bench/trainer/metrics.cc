@@ -177,6 +177,13 @@ json loss_scale_json(const LossScaleOptions& options, const TrainReport& report)
           {"skipped_steps", report.overflowed_steps}};
 }
 
+json device_json(const TrainConfig& config, const RunInfo& info) {
+  if (info.mathematics.empty()) return nullptr;
+  json device{{"kind", to_string(config.compute.device)}, {"emulated", info.emulated}};
+  if (!info.libraries.empty()) device["math"] = info.libraries;
+  return device;
+}
+
 json damaged_json(const RunInfo& info) {
   if (info.damaged_files == 0) return nullptr;
   return {{"count", info.damaged_files}, {"first", info.first_damaged}};
@@ -378,9 +385,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["prefetch"] = report.prefetch;
   results["replay"] = json::parse(info.replay);
   results["gemm"] = results["replay"].is_null() ? json(info.mathematics) : json(nullptr);
-  results["compute_device"] = info.mathematics.empty()
-                                  ? json(nullptr)
-                                  : json{{"kind", to_string(config.compute.device)}, {"emulated", info.emulated}};
+  results["compute_device"] = device_json(config, info);
   results["update"] = stays_on_device(config, static_cast<int>(report.ranks.size())) ? "device" : "host";
   results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;

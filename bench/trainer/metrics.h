@@ -108,6 +108,7 @@ struct RunInfo {
   std::string replay = "null";  // replay_json()'s text
   std::string mathematics;      // what computed, for people; empty: a replay did not
   bool emulated = false;        // a GPU that is not there computed: its times mean nothing
+  std::string libraries;        // what computed on a GPU: "cublas 13.1, cudnn 9.19"; empty: none did
   NcclInfo nccl;                // with CollectiveKind::kNccl
   PsInfo ps;                    // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;

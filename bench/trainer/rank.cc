@@ -398,6 +398,7 @@ Result<nlohmann::json> train(const TrainConfig& config, const RankOptions& optio
   const RankCompute& computes = *made;
   if (computes.math) info.mathematics = computes.math->name();
   info.emulated = computes.emulated;
+  info.libraries = computes.libraries;
   const ProgressSink labelled = [&](Progress shown) {
     shown.emulated = computes.emulated;
     progress(shown);

@@ -46,7 +46,14 @@ std::string collective_text(const TrainConfig& config, int ranks, int channels) 
 
 std::string mathematics(const TrainConfig& config, int ranks) {
   if (config.compute.device != DeviceKind::kCuda) return graph::cpu_math_name();
-  return stays_on_device(config, ranks) ? "own CUDA kernels, the update's too" : "own CUDA kernels";
+  const graph::cuda::MathOptions& math = config.compute.math;
+  std::string text = "own CUDA kernels";
+  if (stays_on_device(config, ranks)) text += ", the update's too";
+  if (math != graph::cuda::MathOptions{}) {
+    text += fmt::format("; --device-math {}{}", to_string(math.choice),
+                        math.cudnn == graph::cuda::kNoLibrary ? " without cuDNN" : "");
+  }
+  return text;
 }
 
 // What a model learns, and from what.

@@ -16,21 +16,6 @@ unsigned long long address(const void* memory) { return reinterpret_cast<unsigne
 
 }  // namespace
 
-// The calling thread keeps the context that it came with.
-class Device::InContext {
- public:
-  explicit InContext(const Device& device) : calls_(device.calls_) { calls_.push(device.context_); }
-  ~InContext() {
-    void* popped = nullptr;
-    calls_.pop(&popped);
-  }
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
-
- private:
-  const DriverCalls& calls_;
-};
-
 Result<void> Device::check(int result, const std::string& call) const {
   if (result == kSuccess) return {};
   const char* name = nullptr;

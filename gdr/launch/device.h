@@ -30,6 +30,8 @@ struct Grid {
 // the device is of no use then. Of one thread at a time. Waits at most `patience` for the device.
 class Device {
  public:
+  class InContext;
+
   // Of the GPUs that `library` shows the one of that number, counted round: that of a rank. `module` stays valid.
   // kUnavailable: no driver, no device, or a build without device code.
   static Result<std::unique_ptr<Device>> open(const std::string& library, const Image& module, int number = 0,
@@ -59,10 +61,10 @@ class Device {
   // A cudaEvent_t (a CUevent) behind all that was asked for so far, for other streams to wait for. The device's: the
   // next mark() moves it, which those that wait for it already do not mind.
   Result<void*> mark();
+  // A cudaStream_t (a CUstream) for a library whose work is to lie in order with ours. Its calls need an InContext.
+  void* stream() const { return stream_; }
 
  private:
-  class InContext;
-
   Device() = default;
   Result<void> start(const std::string& library, const Image& module, int number);
   int settle() const;  // waits: what the work ended with, or kNotReady
@@ -79,6 +81,21 @@ class Device {
   void* stream_ = nullptr;
   void* mark_ = nullptr;
   std::map<std::string, void*> functions_;
+};
+
+// While it lives the device's context is the calling thread's current one; afterwards that which it came with.
+class Device::InContext {
+ public:
+  explicit InContext(const Device& device) : calls_(device.calls_) { calls_.push(device.context_); }
+  ~InContext() {
+    void* popped = nullptr;
+    calls_.pop(&popped);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  const DriverCalls& calls_;
 };
 
 }  // namespace clustar::gdr::launch

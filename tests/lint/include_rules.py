@@ -151,7 +151,7 @@ THIRD_PARTY = [
     (r"rdma/(rdma|rsocket).*", ("transport/verbs", "transport/io/verbs", "tests"), "rdma-core"),
     (r"rdma/fi_.*|rdma/fabric\.h", ("libfabric_shim", "tests"), "libfabric"),
     (r"rte_.*", ("transport/io/dpdk", "bench/dpdk", "tests"), "DPDK"),
-    (r"(cuda|cublas|cudnn|curand|nvml).*|gdrapi\.h", ("gdr", "bench/trainer", "tests/gpu", "tests/gdr/fake_libcuda", "tests/gdr/emulated_device", "tests/nccl_host/binding",
+    (r"(cuda|cublas|cudnn|curand|nvml).*|gdrapi\.h", ("gdr", "bench/trainer", "tests/gpu", "tests/gdr/fake_libcuda", "tests/gdr/emulated_device", "tests/gdr/emulated_libraries", "tests/nccl_host/binding",
       "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "CUDA"),
     (r"nccl.*\.h", ("bench/trainer", "tests/gpu", "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "NCCL"),
     (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),

@@ -57,7 +57,7 @@ json expect_agreement(const Words& run) {
   if (!cpu.contains("loss") || !cuda.contains("loss")) return {};
   EXPECT_NEAR(cuda["loss"].get<double>(), cpu["loss"].get<double>(), 1e-5);
   EXPECT_NEAR(cuda["held_out_loss"].get<double>(), cpu["held_out_loss"].get<double>(), 1e-5);
-  EXPECT_EQ(cuda["compute_device"], json({{"kind", "cuda"}, {"emulated", true}}));
+  EXPECT_EQ(cuda["compute_device"], json({{"kind", "cuda"}, {"emulated", true}, {"math", "own kernels"}}));
   EXPECT_EQ(cpu["compute_device"], json({{"kind", "cpu"}, {"emulated", false}}));
   EXPECT_THAT(cuda["gemm"].get<std::string>(), HasSubstr("emulated"));
   return cuda;

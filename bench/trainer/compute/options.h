@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bench/trainer/graph/cuda/libraries/options.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -23,6 +24,7 @@ struct ComputeOptions {
   DeviceKind device = DeviceKind::kCpu;     // of kNetwork
   std::string cuda_driver{};                // of kCuda; empty: libcuda.so.1, where the loader finds it
   UpdatePlace update = UpdatePlace::kAuto;  // of kCuda
+  graph::cuda::MathOptions math{};          // of kCuda
 
   bool replays() const { return kind != ComputeKind::kNetwork; }
   bool operator==(const ComputeOptions&) const = default;

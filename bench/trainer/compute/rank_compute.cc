@@ -47,13 +47,14 @@ namespace {
 Result<std::unique_ptr<graph::CudaMath>> open_cuda(const TrainConfig& config, int rank) {
   const std::string& driver = config.compute.cuda_driver;
   // That of NCCL's collective, which counts them alike.
-  auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver, rank);
+  auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver, rank, config.compute.math);
   if (!math) {
     return fail(
         math.error().code,
         fmt::format("--device cuda: {}; install the GPU's driver, name one by --cuda-driver (docs/cuda.md has an "
-                    "emulated one), or take --device cpu",
-                    math.error().message));
+                    "emulated one), or take --device cpu{}",
+                    math.error().message,
+                    config.compute.math == graph::cuda::MathOptions{} ? "" : " or --device-math kernels"));
   }
   return math;
 }
@@ -78,6 +79,7 @@ Result<RankCompute> make_compute(const TrainConfig& config, const Model& model, 
     auto math = open_cuda(config, rank);
     if (!math) return tl::unexpected(math.error());
     made.emulated = (*math)->emulated();
+    made.libraries = (*math)->libraries();
     made.compute = std::make_unique<DeviceCompute>(model, plan, **math, options);
     made.math = std::move(*math);
   } else {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/compute/layer_clock.h"
@@ -30,6 +31,7 @@ Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, cons
 struct RankCompute {
   std::unique_ptr<graph::DeviceMath> math;  // null: nothing is computed
   bool emulated = false;                    // `math` is a GPU's that is not there
+  std::string libraries;                    // of a GPU, as CudaMath has it
   std::unique_ptr<LayerClock> clock;        // null: config.record_compute names no file
   std::unique_ptr<Compute> compute;
 };

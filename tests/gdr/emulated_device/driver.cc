@@ -108,6 +108,11 @@ EXPORT CUresult cuCtxPopCurrent(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = pushed.empty() ? nullptr : pushed.back();
+  return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuMemAlloc(CUdeviceptr* at, std::size_t bytes) {
   if (const CUresult now = state(); now != CUDA_SUCCESS) return now;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;

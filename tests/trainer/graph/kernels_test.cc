@@ -1,5 +1,6 @@
 // Every kernel against its definition in double precision, and its gradients against finite differences of that: of the
-// best mathematics of this build, of plain code, and of our CUDA kernels on the emulated device.
+// best mathematics of this build, of plain code, and of our CUDA kernels
+// on the emulated device, alone and with the emulated cuBLAS and cuDNN.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,9 +165,13 @@ std::vector<std::unique_ptr<DeviceMath>> maths() {
   all.push_back(make_cpu_math());
   all.push_back(std::make_unique<PlainMath>());
 #ifdef CLUSTAR_EMULATED_LIBCUDA
-  auto cuda = CudaMath::open(CLUSTAR_EMULATED_LIBCUDA);
-  EXPECT_TRUE(cuda) << cuda.error().message;
-  if (cuda) all.push_back(std::move(*cuda));
+  for (const cuda::MathOptions& options :
+       {cuda::MathOptions{}, cuda::MathOptions{cuda::MathChoice::kLibraries, CLUSTAR_EMULATED_CUBLAS},
+        cuda::MathOptions{cuda::MathChoice::kLibraries, CLUSTAR_EMULATED_CUBLAS, CLUSTAR_EMULATED_CUDNN}}) {
+    auto cuda = CudaMath::open(CLUSTAR_EMULATED_LIBCUDA, 0, options);
+    EXPECT_TRUE(cuda) << cuda.error().message;
+    if (cuda) all.push_back(std::move(*cuda));
+  }
 #endif
   return all;
 }

@@ -10,6 +10,7 @@
 #include "bench/trainer/graph/cuda/dense_kernels.h"
 #include "bench/trainer/graph/cuda/image_kernels.h"
 #include "bench/trainer/graph/cuda/launches.h"
+#include "bench/trainer/graph/cuda/libraries/cudnn_convolution.h"
 #include "bench/trainer/graph/cuda/norm_kernels.h"
 #include "bench/trainer/graph/cuda/text_kernels.h"
 
@@ -28,13 +29,17 @@ namespace {
 
 struct CudaMaker {
   Device& device;
+  cuda::Products& products;
+  cuda::Cudnn* cudnn;  // null: without
   const Shape& in;
   const Shape& out;
 
   std::unique_ptr<Kernel> operator()(const Input&) const { throw std::invalid_argument("the input has no kernel"); }
-  std::unique_ptr<Kernel> operator()(const Linear& op) const { return cuda::make_linear(device, op, in); }
+  std::unique_ptr<Kernel> operator()(const Linear& op) const { return cuda::make_linear(device, products, op, in); }
   std::unique_ptr<Kernel> operator()(const Convolution& op) const {
-    return cuda::make_convolution(device, op, in, out);
+    auto by_products = cuda::make_convolution(device, products, op, in, out);
+    if (cudnn == nullptr) return by_products;
+    return cuda::make_cudnn_convolution(*cudnn, op, in, out, std::move(by_products));
   }
   std::unique_ptr<Kernel> operator()(const MaxPool& op) const { return cuda::make_max_pool(device, op, in, out); }
   std::unique_ptr<Kernel> operator()(const AdaptiveAveragePool&) const {
@@ -52,15 +57,29 @@ struct CudaMaker {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaMath>> CudaMath::open(const std::string& driver, int number) {
+Result<std::unique_ptr<CudaMath>> CudaMath::open(const std::string& driver, int number,
+                                                 const cuda::MathOptions& options) {
   auto device = Device::open(driver, gdr::launch::clustar_trainer_device_code, number);
   if (!device) return tl::unexpected(device.error());
-  return std::unique_ptr<CudaMath>(new CudaMath(std::move(*device)));
+  auto libraries = cuda::open_libraries(**device, options);
+  if (!libraries) return tl::unexpected(libraries.error());
+  return std::unique_ptr<CudaMath>(new CudaMath(std::move(*device), std::move(*libraries)));
+}
+
+CudaMath::CudaMath(std::unique_ptr<Device> device, cuda::Libraries libraries)
+    : device_(std::move(device)), kernel_products_(*device_), libraries_(std::move(libraries)) {}
+
+cuda::Products& CudaMath::products() {
+  if (libraries_.cublas != nullptr) return *libraries_.cublas;
+  return kernel_products_;
 }
 
 std::string CudaMath::name() const {
-  return emulated() ? "own CUDA kernels on an emulated device: its times mean nothing"
-                    : fmt::format("own CUDA kernels on {}", device_->name());
+  std::string by = "own CUDA kernels";
+  if (libraries_.cublas != nullptr) by = fmt::format("{}, {}", libraries_.text(), by);
+  if (!libraries_.missing.empty()) by += fmt::format(" ({})", libraries_.missing);
+  return emulated() ? by + " on an emulated device: its times mean nothing"
+                    : fmt::format("{} on {}", by, device_->name());
 }
 
 Memory CudaMath::allocate(std::size_t floats) {
@@ -103,7 +122,7 @@ void* CudaMath::mark() {
 }
 
 std::unique_ptr<Kernel> CudaMath::kernel(const Op& op, std::span<const Shape> inputs, const Shape& output) {
-  return std::visit(CudaMaker{*device_, inputs[0], output}, op);
+  return std::visit(CudaMaker{*device_, products(), libraries_.cudnn.get(), inputs[0], output}, op);
 }
 
 }  // namespace clustar::bench::trainer::graph

@@ -13,8 +13,9 @@ using gdr::launch::Device;
 
 class LinearKernel final : public graph::Kernel {
  public:
-  LinearKernel(Device& device, const Linear& op, const Shape& in)
+  LinearKernel(Device& device, Products& products, const Linear& op, const Shape& in)
       : device_(device),
+        products_(products),
         rows_(op.per_position ? in.positions() : 1),
         inputs_(op.per_position ? in.channels : in.elements()),
         outputs_(op.outputs),
@@ -26,24 +27,25 @@ class LinearKernel final : public graph::Kernel {
 
   void forward(const ForwardCall& call) override {
     const std::size_t rows = call.batch * rows_;
-    multiply(device_, kGemmNt, call.inputs[0], call.parameters[0], call.output, rows, outputs_, inputs_);
+    products_.multiply(Form::kNt, call.inputs[0], call.parameters[0], call.output, rows, outputs_, inputs_);
     if (bias_) add_bias(device_, call.output, call.parameters[1], rows, outputs_);
   }
 
   void backward_parameters(const BackwardCall& call) override {
     const std::size_t rows = call.batch * rows_;
-    multiply(device_, kGemmTn, call.output_gradient, call.inputs[0], call.gradients[0], outputs_, inputs_, rows);
+    products_.multiply(Form::kTn, call.output_gradient, call.inputs[0], call.gradients[0], outputs_, inputs_, rows);
     if (bias_) sum_columns(device_, call.output_gradient, call.gradients[1], rows, outputs_, call.scratch);
   }
 
   void backward_inputs(const BackwardCall& call) override {
     if (call.input_gradients[0] == nullptr) return;
-    multiply(device_, kGemmNn, call.output_gradient, call.parameters[0], call.input_gradients[0], call.batch * rows_,
-             inputs_, outputs_);
+    products_.multiply(Form::kNn, call.output_gradient, call.parameters[0], call.input_gradients[0], call.batch * rows_,
+                       inputs_, outputs_);
   }
 
  private:
   Device& device_;
+  Products& products_;
   std::size_t rows_;  // of one example
   std::size_t inputs_;
   std::size_t outputs_;
@@ -139,8 +141,8 @@ class AddKernel final : public graph::Kernel {
 
 }  // namespace
 
-std::unique_ptr<graph::Kernel> make_linear(Device& device, const Linear& op, const Shape& in) {
-  return std::make_unique<LinearKernel>(device, op, in);
+std::unique_ptr<graph::Kernel> make_linear(Device& device, Products& products, const Linear& op, const Shape& in) {
+  return std::make_unique<LinearKernel>(device, products, op, in);
 }
 std::unique_ptr<graph::Kernel> make_relu(Device& device, const Shape& shape) {
   return std::make_unique<ReluKernel>(device, shape.elements());

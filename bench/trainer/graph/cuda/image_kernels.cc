@@ -30,8 +30,9 @@ WindowGeometry geometry_of(const Shape& in, const Shape& out, std::size_t window
 // A product of matrices once the windows lie as rows, as the plain kernel does it; whole images at a time.
 class ConvolutionKernel final : public graph::Kernel {
  public:
-  ConvolutionKernel(Device& device, const Convolution& op, const Shape& in, const Shape& out)
+  ConvolutionKernel(Device& device, Products& products, const Convolution& op, const Shape& in, const Shape& out)
       : device_(device),
+        products_(products),
         filters_(op.filters),
         bias_(op.bias),
         in_(in),
@@ -50,8 +51,8 @@ class ConvolutionKernel final : public graph::Kernel {
   void forward(const ForwardCall& call) override {
     for_groups(call.batch, [&](std::size_t first, std::size_t images) {
       const std::size_t windows = gather(call.inputs[0], first, images, call.scratch);
-      multiply(device_, kGemmNt, call.scratch, call.parameters[0], call.output + first * out_.elements(), windows,
-               filters_, window_);
+      products_.multiply(Form::kNt, call.scratch, call.parameters[0], call.output + first * out_.elements(), windows,
+                         filters_, window_);
     });
     if (bias_) add_bias(device_, call.output, call.parameters[1], call.batch * out_.positions(), filters_);
   }
@@ -60,8 +61,8 @@ class ConvolutionKernel final : public graph::Kernel {
     float* const part = call.scratch + group_ * out_.positions() * window_;
     for_groups(call.batch, [&](std::size_t first, std::size_t images) {
       const std::size_t windows = gather(call.inputs[0], first, images, call.scratch);
-      multiply(device_, kGemmTn, call.output_gradient + first * out_.elements(), call.scratch,
-               first == 0 ? call.gradients[0] : part, filters_, window_, windows);
+      products_.multiply(Form::kTn, call.output_gradient + first * out_.elements(), call.scratch,
+                         first == 0 ? call.gradients[0] : part, filters_, window_, windows);
       if (first > 0) add(device_, call.gradients[0], part, filters_ * window_);
     });
     if (bias_) {
@@ -73,8 +74,8 @@ class ConvolutionKernel final : public graph::Kernel {
   void backward_inputs(const BackwardCall& call) override {
     if (call.input_gradients[0] == nullptr) return;
     for_groups(call.batch, [&](std::size_t first, std::size_t images) {
-      multiply(device_, kGemmNn, call.output_gradient + first * out_.elements(), call.parameters[0], call.scratch,
-               images * out_.positions(), window_, filters_);
+      products_.multiply(Form::kNn, call.output_gradient + first * out_.elements(), call.parameters[0], call.scratch,
+                         images * out_.positions(), window_, filters_);
       const std::size_t count = images * in_.elements();
       launch_for(device_, kScatterWindows, count,
                  {.windows = call.scratch,
@@ -99,6 +100,7 @@ class ConvolutionKernel final : public graph::Kernel {
   }
 
   Device& device_;
+  Products& products_;
   std::size_t filters_;
   bool bias_;
   Shape in_;
@@ -178,9 +180,9 @@ class AveragePoolKernel final : public graph::Kernel {
 
 }  // namespace
 
-std::unique_ptr<graph::Kernel> make_convolution(Device& device, const Convolution& op, const Shape& in,
-                                                const Shape& out) {
-  return std::make_unique<ConvolutionKernel>(device, op, in, out);
+std::unique_ptr<graph::Kernel> make_convolution(Device& device, Products& products, const Convolution& op,
+                                                const Shape& in, const Shape& out) {
+  return std::make_unique<ConvolutionKernel>(device, products, op, in, out);
 }
 std::unique_ptr<graph::Kernel> make_max_pool(Device& device, const MaxPool& op, const Shape& in, const Shape& out) {
   return std::make_unique<MaxPoolKernel>(device, op, in, out);

@@ -16,21 +16,19 @@ using gdr::launch::Grid;
 constexpr std::size_t kLeastChunk = 1024;
 constexpr std::size_t kMostChunks = 1024;
 
-int dimension(std::size_t value) {
-  if (value > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    throw std::runtime_error("a matrix for a CUDA kernel has at most 2147483647 rows and columns");
-  }
-  return static_cast<int>(value);
-}
-
 std::size_t divided_up(std::size_t value, std::size_t by) { return (value + by - 1) / by; }
-
-unsigned tiles(std::size_t count) { return static_cast<unsigned>(divided_up(count, kTile)); }
 
 }  // namespace
 
 void checked(const Result<void>& result) {
   if (!result) throw std::runtime_error(result.error().message);
+}
+
+int dimension(std::size_t value) {
+  if (value > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    throw std::runtime_error("a matrix on a GPU has at most 2147483647 rows and columns");
+  }
+  return static_cast<int>(value);
 }
 
 unsigned small(std::size_t value) { return static_cast<unsigned>(dimension(value)); }
@@ -51,14 +49,6 @@ void add(Device& device, float* sum, const float* more, std::size_t count) {
 void round(Device& device, float* to, const float* from, std::size_t count, Precision precision) {
   launch_for(device, precision == Precision::kFloat16 ? kRoundF16 : kRoundBf16, count,
              {.from = from, .to = to, .count = count});
-}
-
-void multiply(Device& device, const Kernel<GemmArguments>& kernel, const float* a, const float* b, float* c,
-              std::size_t m, std::size_t n, std::size_t k) {
-  if (m == 0 || n == 0) return;
-  const Grid grid{.x = tiles(m), .y = tiles(n), .threads = kThreads};
-  checked(
-      device.launch(kernel, grid, {.a = a, .b = b, .c = c, .m = dimension(m), .n = dimension(n), .k = dimension(k)}));
 }
 
 void add_bias(Device& device, float* values, const float* bias, std::size_t rows, std::size_t columns) {

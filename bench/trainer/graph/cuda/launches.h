@@ -13,7 +13,8 @@ namespace clustar::bench::trainer::graph::cuda {
 
 void checked(const Result<void>& result);  // throws its error
 
-// As a kernel takes it; throws beyond 2^31 - 1.
+// As kernels and libraries take it; throws beyond 2^31 - 1.
+int dimension(std::size_t value);
 unsigned small(std::size_t value);
 
 // A thread for each of `count`; a warp for each row where that is kWarpThreads for each.
@@ -30,9 +31,6 @@ void add(gdr::launch::Device& device, float* sum, const float* more, std::size_t
 void round(gdr::launch::Device& device, float* to, const float* from, std::size_t count,
            Precision precision);  // to 16 bits
 
-// C[m x n] = op(A) op(B), k the depth.
-void multiply(gdr::launch::Device& device, const Kernel<GemmArguments>& kernel, const float* a, const float* b,
-              float* c, std::size_t m, std::size_t n, std::size_t k);
 void add_bias(gdr::launch::Device& device, float* values, const float* bias, std::size_t rows, std::size_t columns);
 
 // The two stages of sums of columns. How rows are cut hangs on their number alone, so that the same sums have the same
