@@ -45,13 +45,6 @@ namespace {
 // ncclConfig_t.commName: what loss rules can name.
 constexpr const char* kCommName = "train";
 constexpr const char* kFrontCommName = "train-front";
-constexpr std::size_t kDefaultReplayed = 1000;
-
-// Without any data set, whose digest would tell.
-std::size_t replayed_examples(const TrainConfig& config) {
-  if (!config.compute.replays()) return 0;
-  return config.generated != 0 ? config.generated : kDefaultReplayed;
-}
 
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "bench/trainer/compute/rank_compute.h"
 #include "bench/trainer/compute/residence.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/graph/device_math.h"

@@ -42,6 +42,12 @@ Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, cons
   return std::move(*times);
 }
 
+std::size_t replayed_examples(const TrainConfig& config) {
+  constexpr std::size_t kUsual = 1000;
+  if (!config.compute.replays()) return 0;
+  return config.generated != 0 ? config.generated : kUsual;
+}
+
 namespace {
 
 Result<std::unique_ptr<graph::CudaMath>> open_cuda(const TrainConfig& config, int rank) {

@@ -28,6 +28,9 @@ BucketPlan plan_of(const TrainConfig& config, const Model& model, int ranks = 1)
 // The times that config.compute names: none where the run computes. Errors: see load_layer_times() and check_fits().
 Result<std::optional<LayerTimes>> replayed_times(const TrainConfig& config, const Model& model, int ranks);
 
+// How many examples a replay goes through, which has no data set; 0: the run computes.
+std::size_t replayed_examples(const TrainConfig& config);
+
 struct RankCompute {
   std::unique_ptr<graph::DeviceMath> math;  // null: nothing is computed
   bool emulated = false;                    // `math` is a GPU's that is not there

@@ -234,7 +234,8 @@ void EthernetDevice::seal(rte_mbuf& frame) const {
 
 bool EthernetDevice::flush() {
   bool empty = true;
-  for (std::uint16_t queue = 0; queue < outgoing_.size(); ++queue) {
+  const auto count = static_cast<std::uint16_t>(outgoing_.size());
+  for (std::uint16_t queue = 0; queue < count; ++queue) {
     std::vector<rte_mbuf*>& waiting = outgoing_[queue];
     std::size_t sent = 0;
     while (sent < waiting.size()) {
