@@ -22,6 +22,7 @@ import time
 import gpu_gdr
 import gpu_report
 import gpu_speed
+import gpu_trainer
 
 SKIP = gpu_report.SKIP
 PLUGIN_NAME = "CLUSTAR"
@@ -29,6 +30,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 LIMIT_S = 500       # all cases together; the promise is "under 9 minutes"
 CASE_LIMIT_S = 110  # one case
+# Why the emulated device does not run them, and what does.
+TORCH_NOT_EMULATED = "PyTorch's CUDA build needs NVIDIA's libraries and kernels; torch.ddp and torch.example run it over gloo and clustar"
+GDR_NOT_EMULATED = "dma-bufs, copy engines and flushes are a GPU's; gdr_cuda_test runs the module over a driver that answers by fixtures"
+NOT_EMULATED = ("nccl-check has CUDA's runtime and kernels for GPUs linked in; NCCL's host code runs the same collectives on the "
+                "emulated device in the tests nccl_host.matrix, collnet and identity")
 
 
 
@@ -239,7 +245,9 @@ def run_gdr(options, document, paths, work):
     print("gdr: what the CUDA module does with GPU memory ...", flush=True)
     ours = ("NCCL_", "CLUSTAR_", "CUDA_DEVICE_MAX_CONNECTIONS")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-    if options.limit < 10:
+    if options.emulated:
+        section = {"outcome": "skipped", "reason": GDR_NOT_EMULATED}
+    elif options.limit < 10:
         section = {"outcome": "skipped", "reason": "no time left"}
     else:
         section = gpu_gdr.run(paths["gdr"], work, environment, min(gpu_gdr.LIMIT_S, options.limit), options.max)
@@ -249,14 +257,47 @@ def run_gdr(options, document, paths, work):
     gpu_report.write(document, options.out)
 
 
+def nccl_on_the_emulated_device():
+    """(the library that has NCCL's host code on it, why there is none)"""
+    done = subprocess.run([os.path.join(ROOT, "scripts", "nccl-host")], capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout.strip(), ""
+    return "", (done.stderr.strip().splitlines() or ["scripts/nccl-host failed"])[-1]
+
+
+def run_trainer(options, document, paths, work, deadline):
+    print("trainer: clustar train --device cuda, beside the processor and by NCCL ...", flush=True)
+    ours = ("NCCL_", "CLUSTAR_", "CUDA_DEVICE_MAX_CONNECTIONS")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    environment.update({"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "CLUSTAR_SOCKET_IFNAME": "lo"})
+    left = deadline - time.monotonic()
+    if left < 10:
+        section = {"outcome": "skipped", "reason": "no time left"}
+    else:
+        nccl, why_not = (nccl_on_the_emulated_device() if options.emulated else
+                         (paths["nccl"], "" if paths["nccl"] else "libnccl.so.2 was not found"))
+        driver = os.path.join(os.path.abspath(options.build), "tests", "gdr", "emulated_libcuda", "libcuda.so.1")
+        place = gpu_trainer.Place(paths["clustar"], environment, driver if options.emulated else "", nccl, why_not)
+        section = gpu_trainer.run(place, work, min(gpu_trainer.LIMIT_S, left))
+    document["trainer"] = section
+    document["results"][section["outcome"]] += 1
+    print(f"  {section['outcome']}: {section['reason']}", flush=True)
+    gpu_report.write(document, options.out)
+
+
 def run_cases(options, document, program, paths, work, deadline):
     results = document["results"]
     if options.gdr:
         run_gdr(options, document, paths, work)
+    if options.trainer:
+        run_trainer(options, document, paths, work, deadline)
     for case in options.cases:
         left = deadline - time.monotonic()
         print(f"{case.name}: {case.description} ...", flush=True)
-        if left < 10:
+        if options.emulated:
+            outcome = {"name": case.name, "description": case.description, "outcome": "skipped",
+                       "reason": TORCH_NOT_EMULATED if case.torch else NOT_EMULATED}
+        elif left < 10:
             outcome = {"name": case.name, "description": case.description, "outcome": "skipped", "reason": "no time left"}
         else:
             outcome = run_case(case, program, paths, work, min(CASE_LIMIT_S, left - 5), options.max, results["cases"])
@@ -284,9 +325,16 @@ def run_speed(options, document, program, paths, work, deadline):
 def missing_binaries(paths, options):
     """What the chosen cases need; `gdr` beside others is skipped where gdr-check is not built."""
     names = {"program": "nccl-check", "plugin": "libnccl-net-clustar.so", "shim": "libnccl-net-clustar-log.so"}
-    if not options.cases and not options.speed:
+    if options.gdr and not options.cases and not options.speed:
         names = {"gdr_check": "gdr-check", "module": "libclustar-cuda.so"}
     return [f"{names[key]} ({paths[key]})" for key in names if not os.path.isfile(paths[key])]
+
+
+def missing_emulation(build):
+    """What --emulated needs of the build."""
+    wanted = {"clustar": os.path.join(build, "bin", "clustar"),
+              "the emulated driver": os.path.join(build, "tests", "gdr", "emulated_libcuda", "libcuda.so.1")}
+    return [f"{name} ({path})" for name, path in wanted.items() if not os.path.isfile(path)]
 
 
 def parse(arguments):
@@ -295,7 +343,10 @@ def parse(arguments):
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="build folder with bin/ and lib/")
     parser.add_argument("--out", default=os.environ.get("OUT") or os.path.join(ROOT, "build", "gpu-check"),
                         help="where results go (default $OUT, otherwise build/gpu-check)")
-    names = ["gdr"] + [case.name for case in CASES]
+    parser.add_argument("--emulated", action="store_true",
+                        help="against the emulated device of the tests (docs/cuda.md), without a GPU: what it can run, and of "
+                             "each other case why not; its times mean nothing")
+    names = ["gdr", "trainer"] + [case.name for case in CASES]
     parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(names))
     parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES",
                         help="largest message but of training steps (default 64 MiB)")
@@ -303,22 +354,25 @@ def parse(arguments):
                         help="then measure NCCL over each transport in turns, 1 to 20 rounds (default 0: not; needs MPS)")
     parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help=f"seconds for all (default {LIMIT_S})")
     options = parser.parse_args(arguments)
+    if options.emulated and options.speed:
+        parser.error("--speed: the emulated device's times mean nothing; allowed without --emulated")
     if not 0 <= options.speed <= 20:
         parser.error(f"--speed: {options.speed} rounds; 0 to 20 are allowed")
-    options.cases, options.gdr = CASES, True
+    options.cases, options.gdr, options.trainer = CASES, True, True
     if options.only:
         wanted = options.only.split(",")
         unknown = sorted(set(wanted) - set(names))
         if unknown:
             parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(names)}")
         options.gdr = "gdr" in wanted
+        options.trainer = "trainer" in wanted
         options.cases = [case for case in CASES if case.name in wanted]
     return options
 
 
 def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, torch_program=None):
     options = parse(arguments)
-    if not has_gpu():
+    if not options.emulated and not has_gpu():
         print("SKIP: no NVIDIA GPU here; this check needs one, with its driver and NCCL (docs/gpu-check.md)")
         return SKIP
     build = os.path.abspath(options.build)
@@ -326,10 +380,11 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
              "plugin": os.path.join(build, "lib", "libnccl-net-clustar.so"),
              "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so"),
              "gdr_check": os.path.join(build, "bin", "gdr-check"), "module": os.path.join(build, "lib", "libclustar-cuda.so"),
+             "clustar": os.path.join(build, "bin", "clustar"),
              "gdr": gdr_program or [os.path.join(build, "bin", "gdr-check")],
              # The python that has PyTorch is the first on PATH, which need not be the one that runs this.
              "torch": torch_program or [shutil.which("python3") or sys.executable, "-B", os.path.join(HERE, "torch_train.py")]}
-    missing = missing_binaries(paths, options)
+    missing = missing_emulation(build) if options.emulated else missing_binaries(paths, options)
     if missing:
         print(f"gpu-check: not built: {', '.join(missing)}", file=sys.stderr)
         print("Build here, or elsewhere and bring build/release along: cmake --preset release && cmake --build --preset "
@@ -337,7 +392,8 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
         return 1
     folders = library_folders()
     nccl = find_library("libnccl.so.2", folders)
-    if not nccl and program is None and (options.cases or options.speed):
+    paths["nccl"] = nccl
+    if not options.emulated and not nccl and program is None and (options.cases or options.speed):
         print("gpu-check: libnccl.so.2 not found in LD_LIBRARY_PATH, Python's nvidia packages, /usr/local/cuda or the "
               "system.\nSet LD_LIBRARY_PATH to its folder, or: pip install nvidia-nccl-cu13", file=sys.stderr)
         return 1
@@ -345,6 +401,7 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
     os.makedirs(options.out, exist_ok=True)
 
     document = {"command": "gpu-check", "version": version(), "machine": machine(), "nccl_library": nccl,
+                "emulated": options.emulated,
                 "results": {"passed": 0, "failed": 0, "skipped": 0, "cases": []}}
     work = tempfile.mkdtemp(prefix="clustar-gpu-check-")
     deadline = time.monotonic() + options.limit

@@ -8,6 +8,7 @@ import re
 
 import gpu_collnet
 import gpu_gdr
+import gpu_trainer
 import gpu_loss
 import gpu_speed
 import gpu_torch
@@ -229,11 +230,13 @@ def markdown(document):
     results, machine = document["results"], document["machine"]
     cases = results["cases"]
     version = next((case["nccl_version"] for case in cases if case.get("nccl_version")), "unknown")
-    lines = ["# GPU check", "",
+    title = "# GPU check, against the emulated device: no GPU was there" if document.get("emulated") else "# GPU check"
+    lines = [title, "",
              f"{machine.get('gpu') or 'unknown GPU'}, driver {machine.get('driver') or 'unknown'}, NCCL {version}; "
              f"{machine['cpu']}, {machine['cores']} cores, kernel {machine['kernel']}; clustar {document['version']}.", "",
-             "The ranks share one GPU, which serves them in turns: this shows that NCCL over the plugin is correct; its "
-             "times say nothing about a network.", "",
+             "The steps are those of a GPU; nothing here says anything about one, and no time is a GPU's." if document.get("emulated")
+             else "The ranks share one GPU, which serves them in turns: this shows that NCCL over the plugin is correct; its "
+                  "times say nothing about a network.", "",
              f"**{results['passed']} passed, {results['failed']} failed, {results['skipped']} skipped**", "",
              "| case | outcome | ranks | network | plugin API | results checked | time | what |",
              "|---|---|---|---|---|---|---|---|"]
@@ -258,6 +261,7 @@ def markdown(document):
             lines.append(f"| {key[0]} | {size_text(key[1])} | {correct} | " + " | ".join(cells) + " |")
 
     lines += gpu_gdr.comparison_lines(cases) + gpu_gdr.lines(document.get("gdr"))
+    lines += gpu_trainer.lines(document.get("trainer"))
     for case in cases:
         if not case.get("shim"):
             continue
