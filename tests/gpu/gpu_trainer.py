@@ -61,6 +61,9 @@ def train(place, options, environment, work, limit):
 
 
 def apart(one, other):
+    # JSON has no number that is none.
+    if one["loss"] is None or other["loss"] is None:
+        return float("inf")
     return abs(one["loss"] - other["loss"]) / max(abs(other["loss"]), 1e-9)
 
 
@@ -84,7 +87,7 @@ def beside_the_processor(place, model, options, work, limit):
                images_per_s=gpu["images_per_second"], cpu_images_per_s=cpu["images_per_second"])
     reason = wrong_device(gpu, place.emulated)
     if not reason and not apart(gpu, cpu) <= APART:
-        reason = f"the loss is {gpu['loss']:.6f}, the processor's {cpu['loss']:.6f}: more than {APART:.0e} apart"
+        reason = f"the loss is {gpu['loss']}, the processor's {cpu['loss']}: more than {APART:.0e} apart"
     return {**row, "outcome": "failed" if reason else "passed", "reason": reason or f"the losses are {apart(gpu, cpu):.0e} apart"}
 
 
@@ -148,7 +151,7 @@ def lines(section):
     out = ["", "## Training on the " + ("emulated device" if emulated else "GPU"), "",
            "| run | outcome | loss, processor's | images/s, processor's | what |", "|---|---|---|---|---|"]
     for row in section["rows"]:
-        losses = [f"{row[key]:.5f}" for key in ("loss", "cpu_loss") if key in row]
+        losses = [f"{row[key]:.5f}" for key in ("loss", "cpu_loss") if row.get(key) is not None]
         speeds = [f"{row[key]:.0f}" for key in ("images_per_s", "cpu_images_per_s") if key in row]
         speed = "emulated: not measured" if emulated and speeds else ", ".join(speeds) or "-"
         math = f"; {row['math']}" if row.get("math") else ""

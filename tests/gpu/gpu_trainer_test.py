@@ -38,11 +38,12 @@ class Trainer(unittest.TestCase):
         self.assertIn("| lr | passed | 0.50000, 0.50000 | emulated: not measured |", text)
 
     def test_what_is_wrong_fails_its_row(self):
-        for wrong, of in (({"loss": 0.6}, "cnn"), ({"loss": float("nan")}, "cnn"), ("ended with status 1: no driver", "cnn"),
+        for wrong, of in (({"loss": 0.6}, "cnn"), ({"loss": float("nan")}, "cnn"), ({"loss": None}, "cnn"), ("ended with status 1: no driver", "cnn"),
                           ({"compute_device": {"kind": "cuda", "emulated": False}}, "cnn"), ({"compute_device": None}, "cnn")):
             section, rows = self.outcomes(wrong, of)
             self.assertEqual((section["outcome"], rows.pop("cnn")), ("failed", "failed"), wrong)
             self.assertNotIn("failed", rows.values(), wrong)
+            self.assertIn("| cnn | failed |", "\n".join(gpu_trainer.lines(section)))
         for wrong in ({"replicas_identical": False}, {"update": "host"}):
             rows = self.outcomes(wrong, "nccl")[1]
             self.assertEqual({rows[name] for name in gpu_trainer.OVER_NCCL}, {"failed"}, wrong)
