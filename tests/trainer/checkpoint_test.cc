@@ -287,7 +287,7 @@ TEST_F(Resume, WithALossScale) {
       return trouble(run(problem, 5, "", file_));
     };
     EXPECT_THAT(other({.scaling = LossScaling::kStatic, .scale = 8}),
-                HasSubstr("--loss-scale: dynamic=16777216, interval 4 there, 8 here"));
+                HasSubstr("--loss-scale: dynamic=16777216 there, 8 here"));
     problem.config.precision = Precision::kBfloat16;
     problem.plan = plan_of(problem.config, problem.model, 2);
     EXPECT_THAT(other({}), HasSubstr("--precision: f16 there, bf16 here"));
