@@ -112,6 +112,12 @@ Result<void> Device::download(void* host, const void* device, std::size_t bytes)
   return wait();
 }
 
+Result<void> Device::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const InContext here(*this);
+  return check(calls_.copy(address(to), address(from), bytes, stream_), "cuMemcpyDtoDAsync");
+}
+
 Result<void> Device::fill(void* device, std::uint32_t word, std::size_t count) {
   if (count == 0) return {};
   const InContext here(*this);

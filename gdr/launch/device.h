@@ -49,6 +49,7 @@ class Device {
   // `host` may be changed when it returns.
   Result<void> upload(void* device, const void* host, std::size_t bytes);
   Result<void> download(void* host, const void* device, std::size_t bytes);  // waits for all before it
+  Result<void> copy(void* to, const void* from, std::size_t bytes);          // from device memory to device memory
   Result<void> fill(void* device, std::uint32_t word, std::size_t count);
   template <class Argument>
   Result<void> launch(const Kernel<Argument>& kernel, const Grid& grid, Argument argument) {

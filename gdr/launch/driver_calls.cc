@@ -35,6 +35,7 @@ Result<DriverCalls> DriverCalls::open(const std::string& library) {
                            {"cuMemAlloc_v2", &calls.memory_allocate},
                            {"cuMemFree_v2", &calls.memory_free},
                            {"cuMemcpyHtoDAsync_v2", &calls.copy_to_device},
+                           {"cuMemcpyDtoDAsync_v2", &calls.copy},
                            {"cuMemcpyDtoHAsync_v2", &calls.copy_to_host},
                            {"cuMemsetD32Async", &calls.fill},
                            {"cuStreamCreate", &calls.stream_create},

@@ -25,6 +25,7 @@ struct DriverCalls {
   int (*memory_free)(unsigned long long) = nullptr;
   int (*copy_to_device)(unsigned long long, const void*, std::size_t, void* stream) = nullptr;
   int (*copy_to_host)(void*, unsigned long long, std::size_t, void* stream) = nullptr;
+  int (*copy)(unsigned long long to, unsigned long long from, std::size_t, void* stream) = nullptr;
   int (*fill)(unsigned long long, unsigned, std::size_t, void* stream) = nullptr;
   int (*stream_create)(void**, unsigned) = nullptr;
   int (*stream_query)(void*) = nullptr;

@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import gpu_gdr
+import gpu_kernels
 import gpu_report
 import gpu_speed
 import gpu_trainer
@@ -265,6 +266,24 @@ def nccl_on_the_emulated_device():
     return "", (done.stderr.strip().splitlines() or ["scripts/nccl-host failed"])[-1]
 
 
+def emulated_driver(build):
+    return os.path.join(build, "tests", "gdr", "emulated_libcuda", "libcuda.so.1")
+
+
+def run_kernels(options, document, paths, work, deadline):
+    print("kernels: ours, against float64 and beside a copy ...", flush=True)
+    left = deadline - time.monotonic()
+    if left < 10:
+        section = {"outcome": "skipped", "reason": "no time left"}
+    else:
+        driver = emulated_driver(os.path.abspath(options.build)) if options.emulated else ""
+        section = gpu_kernels.run(paths["kernels"], work, dict(os.environ), min(gpu_kernels.LIMIT_S, left), driver)
+    document["kernels"] = section
+    document["results"][section["outcome"]] += 1
+    print(f"  {section['outcome']}: {section['reason']}", flush=True)
+    gpu_report.write(document, options.out)
+
+
 def run_trainer(options, document, paths, work, deadline):
     print("trainer: clustar train --device cuda, beside the processor and by NCCL ...", flush=True)
     ours = ("NCCL_", "CLUSTAR_", "CUDA_DEVICE_MAX_CONNECTIONS")
@@ -276,7 +295,7 @@ def run_trainer(options, document, paths, work, deadline):
     else:
         nccl, why_not = (nccl_on_the_emulated_device() if options.emulated else
                          (paths["nccl"], "" if paths["nccl"] else "libnccl.so.2 was not found"))
-        driver = os.path.join(os.path.abspath(options.build), "tests", "gdr", "emulated_libcuda", "libcuda.so.1")
+        driver = emulated_driver(os.path.abspath(options.build))
         place = gpu_trainer.Place(paths["clustar"], environment, driver if options.emulated else "", nccl, why_not)
         section = gpu_trainer.run(place, work, min(gpu_trainer.LIMIT_S, left))
     document["trainer"] = section
@@ -289,6 +308,8 @@ def run_cases(options, document, program, paths, work, deadline):
     results = document["results"]
     if options.gdr:
         run_gdr(options, document, paths, work)
+    if options.kernels:
+        run_kernels(options, document, paths, work, deadline)
     if options.trainer:
         run_trainer(options, document, paths, work, deadline)
     for case in options.cases:
@@ -333,7 +354,7 @@ def missing_binaries(paths, options):
 def missing_emulation(build):
     """What --emulated needs of the build."""
     wanted = {"clustar": os.path.join(build, "bin", "clustar"),
-              "the emulated driver": os.path.join(build, "tests", "gdr", "emulated_libcuda", "libcuda.so.1")}
+              "the emulated driver": emulated_driver(build)}
     return [f"{name} ({path})" for name, path in wanted.items() if not os.path.isfile(path)]
 
 
@@ -346,7 +367,7 @@ def parse(arguments):
     parser.add_argument("--emulated", action="store_true",
                         help="against the emulated device of the tests (docs/cuda.md), without a GPU: what it can run, and of "
                              "each other case why not; its times mean nothing")
-    names = ["gdr", "trainer"] + [case.name for case in CASES]
+    names = ["gdr", "kernels", "trainer"] + [case.name for case in CASES]
     parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(names))
     parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES",
                         help="largest message but of training steps (default 64 MiB)")
@@ -358,13 +379,14 @@ def parse(arguments):
         parser.error("--speed: the emulated device's times mean nothing; allowed without --emulated")
     if not 0 <= options.speed <= 20:
         parser.error(f"--speed: {options.speed} rounds; 0 to 20 are allowed")
-    options.cases, options.gdr, options.trainer = CASES, True, True
+    options.cases, options.gdr, options.kernels, options.trainer = CASES, True, True, True
     if options.only:
         wanted = options.only.split(",")
         unknown = sorted(set(wanted) - set(names))
         if unknown:
             parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(names)}")
         options.gdr = "gdr" in wanted
+        options.kernels = "kernels" in wanted
         options.trainer = "trainer" in wanted
         options.cases = [case for case in CASES if case.name in wanted]
     return options
@@ -380,6 +402,7 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
              "plugin": os.path.join(build, "lib", "libnccl-net-clustar.so"),
              "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so"),
              "gdr_check": os.path.join(build, "bin", "gdr-check"), "module": os.path.join(build, "lib", "libclustar-cuda.so"),
+             "kernels": [os.path.join(build, "bin", "kernel-check")],
              "clustar": os.path.join(build, "bin", "clustar"),
              "gdr": gdr_program or [os.path.join(build, "bin", "gdr-check")],
              # The python that has PyTorch is the first on PATH, which need not be the one that runs this.

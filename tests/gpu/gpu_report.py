@@ -8,6 +8,7 @@ import re
 
 import gpu_collnet
 import gpu_gdr
+import gpu_kernels
 import gpu_trainer
 import gpu_loss
 import gpu_speed
@@ -261,7 +262,7 @@ def markdown(document):
             lines.append(f"| {key[0]} | {size_text(key[1])} | {correct} | " + " | ".join(cells) + " |")
 
     lines += gpu_gdr.comparison_lines(cases) + gpu_gdr.lines(document.get("gdr"))
-    lines += gpu_trainer.lines(document.get("trainer"))
+    lines += gpu_kernels.lines(document.get("kernels")) + gpu_trainer.lines(document.get("trainer"))
     for case in cases:
         if not case.get("shim"):
             continue

@@ -130,6 +130,10 @@ EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t 
     std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());
   });
 }
+EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  if (!on_device(to, bytes) || !on_device(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return enqueue(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+}
 EXPORT CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   if (!on_device(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   return enqueue(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
