@@ -75,6 +75,7 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
     std::vector<std::pair<std::uint64_t, std::uint64_t>> at_sender{};  // what each end says is missing
     std::vector<std::pair<std::uint64_t, std::uint64_t>> at_receiver{};
     bool compared = true;
+    std::size_t begun = 0;
   };
   Came came;
   std::vector<Side> sides;
@@ -83,6 +84,7 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
     sides.push_back(
         {std::make_unique<SendBuffer>(*channel.send, size, seed), std::make_unique<RecvBuffer>(*channel.recv, size)});
   }
+  const std::size_t share = (messages + sides.size() - 1) / sides.size();
   std::size_t begun = 0;
   std::size_t ended = 0;
   const bool all = poll_until(
@@ -90,10 +92,11 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
         if (waiting != nullptr) waiting->test();
         for (std::size_t i = 0; i < sides.size(); ++i) {
           Side& side = sides[i];
-          if (side.sent == nullptr && side.received == nullptr && begun < messages) {
+          if (side.sent == nullptr && side.received == nullptr && side.begun < share && begun < messages) {
             side.received = must_recv(*channels[i].recv, {{side.to->mr.get(), 0, size, 0}});
             side.sent = must_send(*channels[i].send, *side.from->mr, 0, size, 0, flow);
             side.compared = false;
+            ++side.begun;
             ++begun;
           }
           if (side.sent != nullptr) {

@@ -31,7 +31,7 @@ class MltLossBed : public MltBed {
  protected:
   // `loss` as FaultSpec writes it; each device draws for itself.
   Wrap faults(const std::string& spec);
-  // So many messages, one after the other, over the channels in turn. `waiting`, unless null, is tested all along.
+  // So many messages, as many over each channel, one after the other. `waiting`, unless null, is tested all along.
   static Came run(std::vector<Connection>& channels, std::size_t messages, std::size_t size, const FlowTag& flow,
                   Waiting* waiting = nullptr);
 
