@@ -32,7 +32,7 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
       .add_option("--arms", arguments.arms,
                   "Comma list of tcp-cubic, tcp-bbr, tcp-cubic-rto5, tcp-bbr-rto5, tcp-cubic-ecn, mptcp, clustar-tcp, "
                   "mlt-p0, mlt-p1, "
-                  "mlt-gbn, mlt-deadline, mlt-1path (default: those of each scenario)")
+                  "mlt-gbn, mlt-deadline, mlt-1path (default: those of each scenario), mlt-p0-dpdk, mlt-p1-dpdk")
       ->delimiter(',')
       ->type_name("NAME")
       ->needs(suite);

@@ -209,9 +209,11 @@ TEST_P(PacketIoConformance, CopiedPayloadMayBeOverwrittenAtOnce) {
 }
 
 TEST_P(PacketIoConformance, PayloadMayBeOverwrittenOnceSettled) {
-  PayloadBuffer buffer(bed_->end(0), 60, 17);
+  // Long enough that a backend that can does not copy it.
+  const std::size_t bytes = std::min<std::size_t>(1000, capabilities().max_packet - 16);
+  PayloadBuffer buffer(bed_->end(0), bytes, 17);
   const std::vector<std::byte> before = buffer.bytes;
-  const io::TxPacket sent = packet(0, 1, numbered(1), buffer, 60);
+  const io::TxPacket sent = packet(0, 1, numbered(1), buffer, bytes);
   send_all(*bed_, 0, std::span(&sent, 1));
   bed_->end(0).quiesce();
   std::fill(buffer.bytes.begin(), buffer.bytes.end(), std::byte{0});

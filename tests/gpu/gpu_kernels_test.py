@@ -54,9 +54,9 @@ class Kernels(unittest.TestCase):
         self.assertEqual(section["outcome"], "failed")
         self.assertIn("compute-sanitizer memcheck: ended with status 9: looked at memcheck", section["reason"])
 
-    def test_no_device_is_a_skip_and_no_results_a_failure(self):
+    def test_no_device_where_there_is_a_gpu_and_no_results_are_failures(self):
         section = self.section(None, status=77, text="SKIP: no CUDA device here")
-        self.assertEqual(section["outcome"], "skipped")
+        self.assertEqual(section["outcome"], "failed")
         self.assertIn("no CUDA device here", section["reason"])
         self.assertEqual(self.section(None, status=1, text="it broke")["outcome"], "failed")
         self.assertEqual(self.section(FOUND, status=1)["outcome"], "failed")

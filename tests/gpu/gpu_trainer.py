@@ -42,6 +42,8 @@ class Place:
 def train(place, options, environment, work, limit):
     """(what went wrong, results)"""
     path = os.path.join(work, "train.json")
+    if os.path.exists(path):
+        os.unlink(path)  # an earlier run's
     command = [place.clustar, "train", "--quiet", "--json", path, *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL,

@@ -55,12 +55,14 @@ Result<std::unique_ptr<graph::CudaMath>> open_cuda(const TrainConfig& config, in
   // That of NCCL's collective, which counts them alike.
   auto math = graph::CudaMath::open(driver.empty() ? gdr::launch::kCudaDriver : driver, rank, config.compute.math);
   if (!math) {
-    return fail(
-        math.error().code,
-        fmt::format("--device cuda: {}; install the GPU's driver, name one by --cuda-driver (docs/cuda.md has an "
-                    "emulated one), or take --device cpu{}",
-                    math.error().message,
-                    config.compute.math == graph::cuda::MathOptions{} ? "" : " or --device-math kernels"));
+    const std::string& said = math.error().message;
+    const bool of_library = said.find("cuBLAS") != std::string::npos || said.find("cuDNN") != std::string::npos ||
+                            said.find("--cublas") != std::string::npos;
+    const char* const mend = of_library ? "name other files by --cublas and --cudnn, do without cuDNN by --cudnn none, "
+                                          "or take --device-math kernels and neither"
+                                        : "install the GPU's driver, name one by --cuda-driver (docs/cuda.md has an "
+                                          "emulated one), or take --device cpu";
+    return fail(math.error().code, fmt::format("--device cuda: {}; {}", said, mend));
   }
   return math;
 }

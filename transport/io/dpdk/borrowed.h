@@ -15,7 +15,7 @@
 namespace clustar::transport::io::dpdk {
 
 // In the order of sending: a place is used again when so many further packets were taken, and only if its frame is
-// gone, so that Capabilities::in_flight holds whatever the device does. Thread rule: take() and attach() one thread at
+// gone, so that Capabilities::in_flight holds whatever the device does. Thread rule: pass() and attach() one thread at
 // a time, or with its lock held; frames may go on any thread.
 class Borrowed {
  public:

@@ -15,7 +15,8 @@ namespace clustar::transport::io::dpdk {
 struct FreeBuffer {
   void operator()(rte_mbuf* buffer) const { rte_pktmbuf_free(buffer); }
 };
-// A frame: in one segment, as we ask for it; a driver that cuts it is refused by frame_of().
+// A frame. What comes is in one segment, as we ask for it; a driver that cuts it is refused by frame_of(). What is sent
+// may have its payload in a second one.
 using Buffer = std::unique_ptr<rte_mbuf, FreeBuffer>;
 
 // Its bytes; empty if they do not lie together.

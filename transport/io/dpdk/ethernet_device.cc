@@ -114,10 +114,12 @@ Result<void> EthernetDevice::configure(const PortOptions& options) {
   if (const int code = rte_eth_dev_info_get(port_, &info); code != 0) return failed("it says nothing of itself", code);
   driver_ = info.driver_name == nullptr ? "?" : info.driver_name;
   rte_eth_conf conf{};
-  // Virtual devices copy frames while they take them. A NIC reads them by DMA, for which a user's memory is not mapped;
-  // net_ring hands frames on as they are, and so does net_memif without copies.
-  gathers_ = is_virtual() && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
-             spec_.driver() != "net_ring" && !spec_.argument("zero-copy");
+  // Of drivers that copy a frame while they take it. Others may read it later; a NIC does so by DMA, for which a user's
+  // memory is not mapped.
+  const std::string_view driver = spec_.driver();
+  const bool copies =
+      driver == "net_af_packet" || driver == "net_tap" || (driver == "net_memif" && !spec_.argument("zero-copy"));
+  gathers_ = copies && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
   if (gathers_) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   // net_tap, which sums in software, gets it wrong where a payload lies elsewhere behind an odd number of bytes.
   constexpr std::uint64_t kChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;

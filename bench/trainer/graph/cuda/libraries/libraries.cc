@@ -27,14 +27,15 @@ std::string Libraries::text() const {
 Result<Libraries> open_libraries(Device& device, const MathOptions& options) {
   Libraries all;
   if (options.choice == MathChoice::kKernels) return all;
+  const bool names_cudnn = !options.cudnn.empty() && options.cudnn != kNoLibrary;
+  const bool insisted = options.choice == MathChoice::kLibraries || !options.cublas.empty() || names_cudnn;
   const auto looked_for = [&](const std::string& name) { return !name.empty() || !device.emulated(); };
   if (!looked_for(options.cublas)) {
-    if (options.choice == MathChoice::kAuto && options.cudnn.empty()) return all;
+    if (!insisted) return all;
     return fail(ErrorCode::kUnavailable, "an emulated device takes emulated libraries; name them by --cublas, --cudnn");
   }
   auto cublas = Cublas::open(device, options.cublas);
   if (!cublas) {
-    const bool insisted = options.choice == MathChoice::kLibraries || !options.cublas.empty() || !options.cudnn.empty();
     if (insisted) return tl::unexpected(cublas.error());
     all.missing = cublas.error().message;
     return all;
