@@ -52,39 +52,33 @@ class LinearKernel final : public graph::Kernel {
   bool bias_;
 };
 
-class ReluKernel final : public graph::Kernel {
- public:
-  ReluKernel(Device& device, std::size_t width) : device_(device), width_(width) {}
-
-  void forward(const ForwardCall& call) override {
-    map(device_, kRelu, call.inputs[0], call.output, call.batch * width_);
-  }
-
-  void backward_inputs(const BackwardCall& call) override {
-    if (call.input_gradients[0] == nullptr) return;
-    combine(device_, kReluGradient, call.output, call.output_gradient, call.input_gradients[0], call.batch * width_);
-  }
-
- private:
-  Device& device_;
-  std::size_t width_;
+// y = f(x), whose gradient is a function of dy and either x or y.
+struct Activation {
+  Kernel<MapArguments> value;
+  Kernel<PairArguments> gradient;
+  bool by_output;
 };
+constexpr Activation kReluActivation{kRelu, kReluGradient, true};
+constexpr Activation kGeluActivation{kGelu, kGeluGradient, false};
 
-class GeluKernel final : public graph::Kernel {
+class ActivationKernel final : public graph::Kernel {
  public:
-  GeluKernel(Device& device, std::size_t width) : device_(device), width_(width) {}
+  ActivationKernel(Device& device, const Activation& activation, std::size_t width)
+      : device_(device), activation_(activation), width_(width) {}
 
   void forward(const ForwardCall& call) override {
-    map(device_, kGelu, call.inputs[0], call.output, call.batch * width_);
+    map(device_, activation_.value, call.inputs[0], call.output, call.batch * width_);
   }
 
   void backward_inputs(const BackwardCall& call) override {
     if (call.input_gradients[0] == nullptr) return;
-    combine(device_, kGeluGradient, call.inputs[0], call.output_gradient, call.input_gradients[0], call.batch * width_);
+    const float* const known = activation_.by_output ? call.output : call.inputs[0];
+    combine(device_, activation_.gradient, known, call.output_gradient, call.input_gradients[0], call.batch * width_);
   }
 
  private:
   Device& device_;
+  const Activation activation_;
   std::size_t width_;
 };
 
@@ -145,10 +139,10 @@ std::unique_ptr<graph::Kernel> make_linear(Device& device, Products& products, c
   return std::make_unique<LinearKernel>(device, products, op, in);
 }
 std::unique_ptr<graph::Kernel> make_relu(Device& device, const Shape& shape) {
-  return std::make_unique<ReluKernel>(device, shape.elements());
+  return std::make_unique<ActivationKernel>(device, kReluActivation, shape.elements());
 }
 std::unique_ptr<graph::Kernel> make_gelu(Device& device, const Shape& shape) {
-  return std::make_unique<GeluKernel>(device, shape.elements());
+  return std::make_unique<ActivationKernel>(device, kGeluActivation, shape.elements());
 }
 std::unique_ptr<graph::Kernel> make_dropout(Device& device, const Dropout& op, const Shape& shape) {
   return std::make_unique<DropoutKernel>(device, op, shape.elements());
