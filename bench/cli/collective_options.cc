@@ -12,6 +12,7 @@
 
 #include "bench/cli/options.h"
 #include "bench/trainer/compute/rank_compute.h"
+#include "bench/trainer/compute/residence.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
@@ -56,10 +57,27 @@ std::string first_given(const CLI::App& command, const trainer::TrainConfig& con
   return {};
 }
 
-std::string nccl_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
-  if (config.exchange.all_reduce == trainer::AllReduce::kAllToAll) {
-    return "--all-reduce all-to-all is of --collective proxy only; NCCL chooses its own algorithm";
+// NCCL's own algorithms are what it likes; an exchange of sends and receives is added up by kernels of ours.
+std::string nccl_exchange_contradiction(const trainer::TrainConfig& config) {
+  constexpr int kSomeRanks = 2;
+  if (config.exchange.all_reduce != trainer::AllReduce::kAllToAll) return {};
+  if (config.compute.device != trainer::DeviceKind::kCuda) {
+    return "--all-reduce all-to-all with --collective nccl adds up in a GPU's memory; take --device cuda with it, or "
+           "--collective proxy";
   }
+  if (config.compute.update == trainer::UpdatePlace::kHost) {
+    return "--all-reduce all-to-all with --collective nccl adds up in a GPU's memory; leave out --update host";
+  }
+  if (const std::string why = trainer::needs_host_memory(config, kSomeRanks); !why.empty()) {
+    return "--all-reduce all-to-all with --collective nccl adds up in a GPU's memory: " + why +
+           "; take --collective proxy";
+  }
+  if (config.exchange.missing != proxy::Missing::kResidual) return {};
+  return "--missing residual is of --collective proxy only; with nccl: zero or rescale";
+}
+
+std::string nccl_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
+  if (const std::string wrong = nccl_exchange_contradiction(config); !wrong.empty()) return wrong;
   if (config.no_communication) return kNothingToSum;
   if (given(command, "--plugin-version")) {
     return "--plugin-version is of --collective proxy only; NCCL takes the newest version that it knows";
@@ -192,7 +210,8 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
   command
       .add_option("--all-reduce", config.exchange.all_reduce,
                   "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "
-                  "others send it, so that a lost packet costs one rank's contribution and no partial sum [ring]")
+                  "others send it, so that a lost packet costs one rank's contribution and no partial sum; with "
+                  "--collective nccl by its sends and receives, on --device cuda [ring; with nccl its own all-reduce]")
       ->transform(choice({"ring", "all-to-all"}));
   command
       .add_option("--missing", config.exchange.missing,

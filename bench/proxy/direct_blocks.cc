@@ -129,7 +129,7 @@ void zero_all_but(std::byte* block, std::span<const ElementRange> ranges, std::s
   if (from < count) std::memset(block + from * element, 0, (count - from) * element);
 }
 
-void rescale(std::byte* block, DataType type, int ranks, std::span<const std::vector<ElementRange>> missing) {
+std::vector<ShortRange> short_ranges(std::span<const std::vector<ElementRange>> missing) {
   std::vector<Edge> edges;
   for (const auto& ranges : missing) {
     for (const ElementRange& range : ranges) {
@@ -138,14 +138,20 @@ void rescale(std::byte* block, DataType type, int ranks, std::span<const std::ve
     }
   }
   std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
+  std::vector<ShortRange> ranges;
   int without = 0;
   std::size_t from = 0;
   for (const Edge& edge : edges) {
-    if (without > 0 && edge.at > from) {
-      scale(block, type, from, edge.at, ranks, ranks - without);
-    }
+    if (without > 0 && edge.at > from) ranges.push_back({from, edge.at, without});
     without += edge.change;
     from = edge.at;
+  }
+  return ranges;
+}
+
+void rescale(std::byte* block, DataType type, int ranks, std::span<const std::vector<ElementRange>> missing) {
+  for (const ShortRange& range : short_ranges(missing)) {
+    scale(block, type, range.begin, range.end, ranks, ranks - range.missing);
   }
 }
 

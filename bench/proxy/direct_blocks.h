@@ -50,8 +50,18 @@ void zero_elements(std::byte* block, std::span<const ElementRange> ranges, std::
 // The contrary: keeps these of `count` elements.
 void zero_all_but(std::byte* block, std::span<const ElementRange> ranges, std::size_t count, std::size_t element);
 
+// Elements [begin, end) to which `missing` ranks have not contributed, above 0. Ascending, disjoint.
+struct ShortRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  int missing = 0;
+  bool operator==(const ShortRange&) const = default;
+};
+// `missing`: by rank, each as lost_elements() makes it.
+std::vector<ShortRange> short_ranges(std::span<const std::vector<ElementRange>> missing);
+
 // Multiplies each element of which m contributions of `ranks` are missing by ranks / (ranks - m), in double precision;
-// one that has none becomes 0. `missing`: by rank, each as lost_elements() makes it. Floats only.
+// one that has none becomes 0. Floats only.
 void rescale(std::byte* block, DataType type, int ranks, std::span<const std::vector<ElementRange>> missing);
 
 }  // namespace clustar::bench::proxy

@@ -84,6 +84,9 @@ class Collective {
 
   // Whether it takes a buffer with a `device` side alone, which map() did not make.
   virtual bool takes_device_memory() const { return false; }
+  // Such memory, of which collectives will be given parts: it may be made known to a NIC, and stays valid until
+  // close(). What fails here, the first collective reports.
+  virtual void adopt(Buffer /*device*/, std::size_t /*bytes*/) {}
 
   // Before a step's first all_reduce(), and before its gradients are computed. False: they would come too late. Then
   // the all-reduces of this step take nothing from their buffers, but bring the sums all the same.

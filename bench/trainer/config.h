@@ -72,7 +72,8 @@ struct TrainConfig {
   ComputeOptions compute;
   std::string record_compute;  // where rank 0 writes how long its layers took; empty: nowhere
   CollectiveKind collective = CollectiveKind::kProxy;
-  ExchangeOptions exchange;        // kAllToAll not with CodecPath::kGather; of kProxy
+  ExchangeOptions
+      exchange;  // kAllToAll not with CodecPath::kGather; of kProxy, and of kNccl on a device, without kResidual
   ParaexpressOptions paraexpress;  // of kParaexpress
   // Of kParaexpress, in place of a plan: late and lost contributions are done without, and made up for later.
   std::optional<paraexpress::tolerant::Tolerance> tolerance{};

@@ -9,7 +9,8 @@
 
 namespace clustar::bench::trainer {
 
-LossMeter::LossMeter(const clustarApi_v1_t* api) : api_(api), before_(total()) {
+LossMeter::LossMeter(const clustarApi_v1_t* api, const clustarApi_v2_t* marks)
+    : api_(api), marks_(marks), before_(total()) {
   for (const clustarCollective_v1& collective : collectives()) earlier_.insert(collective.comm_id);
 }
 
@@ -36,6 +37,13 @@ LossCounts LossMeter::total() const {
   counts.sent_messages = totals.sent_messages;
   counts.identified_messages = totals.identified_messages;
   counts.tolerant_messages = totals.tolerant_messages;
+  clustarImportance_v1 marked{};
+  marked.size = sizeof marked;
+  if (marks_ != nullptr && marks_->getImportance(&marked) == CLUSTAR_OK) {
+    counts.marked_messages = marked.messages;
+    counts.marked_bytes = marked.bytes;
+    counts.important_bytes = marked.important_bytes;
+  }
   for (std::size_t i = 0; i < counts.reasons.size(); ++i) {
     LossCounts::Reason& reason = counts.reasons[i];
     const char* name = nullptr;
@@ -53,6 +61,9 @@ LossCounts LossMeter::read() const {
   now.sent_messages -= before_.sent_messages;
   now.identified_messages -= before_.identified_messages;
   now.tolerant_messages -= before_.tolerant_messages;
+  now.marked_messages -= before_.marked_messages;
+  now.marked_bytes -= before_.marked_bytes;
+  now.important_bytes -= before_.important_bytes;
   std::map<std::pair<std::uint64_t, std::uint64_t>, double> exchanges;  // by communicator and number
   for (const clustarCollective_v1& collective : collectives()) {
     if (earlier_.contains(collective.comm_id) || collective.total_bytes == 0) continue;

@@ -25,6 +25,11 @@ struct LossCounts {
   std::uint64_t sent_messages = 0;
   std::uint64_t identified_messages = 0;
   std::uint64_t tolerant_messages = 0;
+  // Of these the ones that were sent from memory whose important parts the trainer had marked; 0 where it marks
+  // nothing.
+  std::uint64_t marked_messages = 0;
+  std::uint64_t marked_bytes = 0;
+  std::uint64_t important_bytes = 0;  // of marked_bytes
   // Of the collectives that the plugin still remembers: the most that one lost here, contributions for each byte of its
   // input. The loss contract's ledger bounds it by p (p * S * n / E of S, where each rank is a node). Of sends, all
   // that make one exchange together: for each byte of the n blocks that are added up here (p * S * n of S * n).
@@ -34,8 +39,8 @@ struct LossCounts {
 
 class LossMeter {
  public:
-  // `api` null: the plugin has none. It outlives the meter. Counts from now on: a process may have run before.
-  explicit LossMeter(const clustarApi_v1_t* api);
+  // Null: the plugin has no such API. They outlive the meter. Counts from now on: a process may have run before.
+  explicit LossMeter(const clustarApi_v1_t* api, const clustarApi_v2_t* marks = nullptr);
   LossCounts read() const;
 
  private:
@@ -43,6 +48,7 @@ class LossMeter {
   std::vector<clustarCollective_v1> collectives() const;
 
   const clustarApi_v1_t* api_;
+  const clustarApi_v2_t* marks_;
   LossCounts before_;
   std::set<std::uint64_t> earlier_;  // communicators of earlier runs in this process
 };

@@ -24,6 +24,9 @@ LossCounts sum_of(const std::vector<RankTotals>& ranks) {
     sum.sent_messages += rank.loss.sent_messages;
     sum.identified_messages += rank.loss.identified_messages;
     sum.tolerant_messages += rank.loss.tolerant_messages;
+    sum.marked_messages += rank.loss.marked_messages;
+    sum.marked_bytes += rank.loss.marked_bytes;
+    sum.important_bytes += rank.loss.important_bytes;
     sum.worst_charge = std::max(sum.worst_charge, rank.loss.worst_charge);
     // All ranks run the same plugin, so a reason has the same place on each.
     for (std::size_t i = 0; i < sum.reasons.size(); ++i) {
@@ -72,6 +75,9 @@ json loss_json(const LossCounts& counts) {
           {"eligible_bytes", number(counts.eligible_bytes)},
           {"identified_messages", number(counts.identified_messages)},
           {"tolerant_messages", number(counts.tolerant_messages)},
+          {"marked_messages", number(counts.marked_messages)},
+          {"marked_bytes", number(counts.marked_bytes)},
+          {"important_bytes", number(counts.important_bytes)},
           {"worst_charge", counts.known ? json(counts.worst_charge) : json(nullptr)},
           {"reliable_reasons", counts.known ? reasons_json(counts) : json(nullptr)}};
 }
@@ -94,6 +100,13 @@ std::vector<std::pair<std::string, std::string>> loss_rows(const json& results) 
       {"messages, all ranks",
        fmt::format("{} identified, {} might lose", results["identified_messages"].get<std::uint64_t>(),
                    results["tolerant_messages"].get<std::uint64_t>())}};
+  if (const auto marked = results["marked_bytes"].get<std::uint64_t>(); marked > 0) {
+    const auto important = results["important_bytes"].get<std::uint64_t>();
+    rows.emplace_back("marked by the trainer",
+                      fmt::format("{} messages, {:.1f} % of their bytes important and not to be lost",
+                                  results["marked_messages"].get<std::uint64_t>(),
+                                  100.0 * static_cast<double>(important) / static_cast<double>(marked)));
+  }
   std::string reasons;
   for (const auto& [name, messages] : results["reliable_reasons"].items()) {
     reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", name, messages.get<std::uint64_t>());

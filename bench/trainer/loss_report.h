@@ -15,9 +15,9 @@ namespace clustar::bench::trainer {
 // than `bound_ppm` of its bytes. Otherwise who broke it and by what.
 std::string ledger_breach(const std::vector<RankTotals>& ranks, std::uint32_t bound_ppm);
 
-// delivered_bytes, missing_bytes, eligible_bytes, identified_messages, tolerant_messages, worst_charge (contributions
-// per byte of the collective that lost most), reliable_reasons{}: of one
-// rank, or of all together. null where the plugin (of any rank) does not tell.
+// delivered_bytes, missing_bytes, eligible_bytes, identified_messages, tolerant_messages, marked_messages,
+// marked_bytes, important_bytes, worst_charge (contributions per byte of the collective that lost most),
+// reliable_reasons{}: of one rank, or of all together. null where the plugin (of any rank) does not tell.
 nlohmann::json loss_json(const LossCounts& counts);
 nlohmann::json loss_json(const std::vector<RankTotals>& ranks);
 

@@ -416,7 +416,10 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["helpers"] = by_plans && config.paraexpress.helpers > 0
                            ? json{{"given", config.paraexpress.helpers}, {"left", info.helpers_left}}
                            : json(nullptr);
-  results["all_reduce"] = by_proxy ? json(to_string(config.exchange.all_reduce)) : json(nullptr);
+  // NCCL chooses between algorithms of its own, unless all-reduces are exchanges.
+  results["all_reduce"] = by_proxy || (exchanges && config.collective == CollectiveKind::kNccl)
+                              ? json(to_string(config.exchange.all_reduce))
+                              : json(nullptr);
   results["missing_policy"] = exchanges ? json(to_string(config.exchange.missing)) : json(nullptr);
   results["missing_contributions"] = contributions(&RankTotals::missing_contributions);
   results["expected_contributions"] = contributions(&RankTotals::expected_contributions);

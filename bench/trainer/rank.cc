@@ -28,8 +28,8 @@
 #include "bench/trainer/data/load.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss_meter.h"
-#include "bench/trainer/nccl_collective.h"
-#include "bench/trainer/nccl_library.h"
+#include "bench/trainer/nccl/collective.h"
+#include "bench/trainer/nccl/library.h"
 #include "bench/trainer/paraexpress_collective.h"
 #include "bench/trainer/parallel/layer_terms.h"
 #include "bench/trainer/parallel/layer_traffic.h"
@@ -37,6 +37,7 @@
 #include "bench/trainer/ps_collective.h"
 #include "bench/trainer/run_options.h"
 #include "bench/trainer/tolerant_collective.h"
+#include "mlt/driver/settings.h"
 #include "nccl_plugin/settings/all_settings.h"
 
 namespace clustar::bench::trainer {
@@ -123,7 +124,8 @@ Result<void> meter_losses(Transport& transport) {
   if (!opened) return tl::unexpected(opened.error());
   transport.library = std::move(opened->library);
   transport.loss.emplace(
-      static_cast<const clustarApi_v1_t*>(proxy::find_symbol(transport.library.get(), "clustarApi_v1")));
+      static_cast<const clustarApi_v1_t*>(proxy::find_symbol(transport.library.get(), "clustarApi_v1")),
+      static_cast<const clustarApi_v2_t*>(proxy::find_symbol(transport.library.get(), "clustarApi_v2")));
   return {};
 }
 
@@ -188,6 +190,17 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
   return {};
 }
 
+// Of all-reduces that are exchanges. What may not be lost is the plugin's setting: what it cannot read is marked.
+std::optional<DirectOptions> direct_options(const TrainConfig& config, const RankOptions& options) {
+  if (config.exchange.all_reduce != AllReduce::kAllToAll) return std::nullopt;
+  const auto settings = load_settings();
+  const double important = settings ? settings->get<MltSettings>().loss_important_ppm / 1e6 : 0;
+  return DirectOptions{.missing = config.exchange.missing,
+                       .important = important,
+                       .driver = config.compute.cuda_driver,
+                       .plugin = options.plugin};
+}
+
 // The plugin is opened here, too, but only for its name and what it tells of losses: NCCL opens and drives it.
 Result<void> connect_nccl(const TrainConfig& config, const RankOptions& options, Transport& transport, RunInfo& info) {
   const auto library = NcclLibrary::open(options.nccl_library);
@@ -196,19 +209,21 @@ Result<void> connect_nccl(const TrainConfig& config, const RankOptions& options,
   const auto device = library->device_name(0);
   if (!device) return tl::unexpected(device.error());
   info.nccl = {library->path, library->version(), *device, *device == kEmulatedDevice};
-  set_nccl_environment(options.rank, options.root, options.plugin, info.plugin_name, info.nccl.emulated);
-  const auto create = [&](std::string name) {
+  set_nccl_environment(options.rank, options.root, options.plugin, info.plugin_name, info.nccl.emulated,
+                       config.exchange.all_reduce == AllReduce::kAllToAll);
+  const auto create = [&](std::string name, std::optional<DirectOptions> direct) {
     return create_nccl_collective(*library, *transport.bootstrap,
                                   {.channels = options.channels,
                                    .comm_name = std::move(name),
                                    .join_timeout = options.join_timeout,
-                                   .stall_timeout = options.stall_timeout});
+                                   .stall_timeout = options.stall_timeout,
+                                   .direct = std::move(direct)});
   };
-  auto collective = create(kCommName);
+  auto collective = create(kCommName, direct_options(config, options));
   if (!collective) return tl::unexpected(collective.error());
   transport.collective = std::move(*collective);
   for (const auto& layer : parallel::layer_exchanges(config.layers, options.rank, options.size)) {
-    auto own = create(layer.comm_name);
+    auto own = create(layer.comm_name, std::nullopt);
     if (!own) return tl::unexpected(own.error());
     transport.of_layers.push_back(std::move(*own));
   }

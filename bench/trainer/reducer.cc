@@ -48,6 +48,7 @@ GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradie
     if (route->collective == nullptr) continue;
     if (device_ != nullptr) {
       route->mapped = device_->gradients();
+      route->collective->adopt(route->mapped, plan_.capacity() * sizeof(float));
       continue;
     }
     const auto travels = packs() ? std::as_writable_bytes(std::span(packed_)) : std::as_writable_bytes(gradients);

@@ -35,9 +35,10 @@ std::string collective_text(const TrainConfig& config, int ranks, int channels) 
     text += fmt::format(", plan {}, {} helpers", to_string(config.paraexpress.plan), config.paraexpress.helpers);
     if (!config.paraexpress.regions.empty()) text += ", regions " + hex_of(config.paraexpress.regions);
   }
-  if (config.collective == CollectiveKind::kProxy) {
+  const bool exchanges = config.exchange.all_reduce == AllReduce::kAllToAll;
+  if (config.collective == CollectiveKind::kProxy || (config.collective == CollectiveKind::kNccl && exchanges)) {
     text += fmt::format(", {}", to_string(config.exchange.all_reduce));
-    if (config.exchange.all_reduce == AllReduce::kAllToAll) {
+    if (exchanges) {
       text += fmt::format(", missing {}", to_string(config.exchange.missing));
     }
   }

@@ -31,6 +31,17 @@ struct ZeroArguments {
 };
 inline constexpr Kernel<ZeroArguments> kZeroRanges{"clustar_zero_ranges"};
 
+// Sums of which contributions are missing, as if all had come: values[j] * ranks / contributions, in float64 and
+// rounded once. segments[3 i] is the first element of segment i, segments[3 i + 1] how many there are, segments[3 i +
+// 2] how many ranks contributed to each, at least 1. They do not overlap. A thread block takes a segment.
+struct RescaleArguments {
+  float* values = nullptr;
+  const unsigned long long* segments = nullptr;
+  unsigned long long count = 0;  // of segments
+  unsigned ranks = 1;
+};
+inline constexpr Kernel<RescaleArguments> kRescaleF32{"clustar_rescale_f32"};
+
 // sum[i] += more[i], i below `count`. f16 and bf16 are added in float32 and rounded to the nearest, ties to even;
 // integers wrap. Signed and unsigned integers of one size are one kernel. `sum` and `more` do not overlap.
 struct SumArguments {

@@ -138,6 +138,33 @@ TEST(ZeroRanges, ZeroesTheseAndNothingElse) {
   }
 }
 
+TEST(Rescale, OfShortSumsIsThatOfFloat64Rounded) {
+  std::mt19937_64 random(7);
+  constexpr unsigned kRanks = 5;
+  for (int round = 0; round < 40; ++round) {
+    const std::size_t count = 1 + random() % 3000;
+    Elements<float> values(count, random() % 4);
+    std::vector<float> expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      expected[i] = values[i] = static_cast<float>(static_cast<double>(random() % 2'000'001) / 1e3 - 1e3);
+    }
+    std::vector<unsigned long long> segments;
+    for (std::size_t at = random() % 20; at < count;) {
+      const std::size_t length = std::min<std::size_t>(random() % 300, count - at);  // 0: none
+      const auto contributions = 1 + random() % kRanks;
+      segments.insert(segments.end(), {at, length, contributions});
+      for (std::size_t i = at; i < at + length; ++i) {
+        expected[i] =
+            static_cast<float>(static_cast<double>(expected[i]) * kRanks / static_cast<double>(contributions));
+      }
+      at += length + random() % 40;
+    }
+    launch(kRescaleF32, {values.data(), segments.data(), segments.size() / 3, kRanks}, 3, 64,
+           static_cast<std::uint64_t>(round));
+    ASSERT_EQ(std::vector<float>(values.data(), values.data() + count), expected) << "round " << round;
+  }
+}
+
 template <class T, class Draw, class Check>
 void check_sum(const Kernel<SumArguments>& kernel, const Draw& draw, const Check& check) {
   std::mt19937_64 random(23);

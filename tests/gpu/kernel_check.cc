@@ -16,8 +16,7 @@
 
 namespace clustar::gdr::launch {
 
-extern const Image gdr_device_code;              // of gdr/kernels
-extern const Image clustar_trainer_device_code;  // of bench/trainer/graph/cuda
+extern const Image gdr_device_code;  // of gdr/kernels
 
 }  // namespace clustar::gdr::launch
 

@@ -147,6 +147,34 @@ Case zero_case(Device& device) {
           }};
 }
 
+// Four ranks, of which one has not contributed to every second segment.
+Case rescale_case(Device& device) {
+  return {kRescaleF32.name, &device, [](Device& on, std::size_t bytes) -> Result<Prepared> {
+            constexpr std::size_t kSegment = 362;  // elements of a packet of 1,500 bytes
+            constexpr unsigned kRanks = 4;
+            const std::size_t count = bytes / sizeof(float);
+            std::vector<unsigned long long> segments;
+            for (std::size_t at = 1; at + kSegment <= count; at += 2 * kSegment) {
+              segments.insert(segments.end(), {at, kSegment, kRanks - 1});
+            }
+            const auto values = numbers<float>(count, 100, 17);
+            Arrays arrays(on);
+            float* const at = arrays.upload(values);
+            const unsigned long long* const list = arrays.upload(segments);
+            const std::size_t short_ones = segments.size() / 3;
+            Prepared& made = arrays.prepared();
+            made.launch = [=, &on] {
+              return on.launch(kRescaleF32, on.grid_for(short_ones * 256), {at, list, short_ones, kRanks});
+            };
+            made.wrong = compared(on, at, count, 1e-7, [values, short_ones](std::size_t i) {
+              const bool is_short = i >= 1 && (i - 1) / kSegment % 2 == 0 && (i - 1) / (2 * kSegment) < short_ones;
+              return values[i] * (is_short ? double{kRanks} / (kRanks - 1) : 1.0);
+            });
+            made.bytes = 2.0 * static_cast<double>(short_ones * kSegment * sizeof(float));
+            return arrays.finish();
+          }};
+}
+
 using bench::trainer::graph::cuda::GemmArguments;
 using bench::trainer::graph::cuda::kTile;
 
@@ -266,6 +294,7 @@ std::vector<Case> all_cases(Device& hooks, Device& trainer) {
           importance_case<Float16>(hooks, kImportanceF16),
           importance_case<Bfloat16>(hooks, kImportanceBf16),
           zero_case(hooks),
+          rescale_case(hooks),
           sum_case<float>(hooks, kSumF32),
           sum_case<double>(hooks, kSumF64),
           sum_case<Float16>(hooks, kSumF16),

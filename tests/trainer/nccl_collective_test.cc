@@ -1,6 +1,4 @@
 // What a collective of NCCL's leaves behind when it fails: over an NCCL and a CUDA that are counters in this file.
-#include "bench/trainer/nccl_collective.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
+#include "bench/trainer/nccl/collective.h"
 
 namespace clustar::bench::trainer {
 namespace {

@@ -24,6 +24,9 @@ MNIST = ROOT.parent / "shared/data/mnist"
 MLT = {"CLUSTAR_TRANSPORT": "mlt", "NCCL_PROTO": "Simple"}
 LAYERS = ["--traffic", "moe=experts:4,tokens:64,hidden:64", "--traffic", "dlrm=tables:6,dim:32,batch:40"]
 LOSSY = {"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_LOSS_WARMUP": "0"}
+DIRECT = ["--all-reduce", "all-to-all"]
+REGISTERED = {"CLUSTAR_GDR_EMULATE": "1", "NCCL_NET_GDR_LEVEL": "SYS"}
+IMPORTANT = 0.3
 SMALL_BUCKETS = ["--bucket-mb", "0.02", "--first-bucket-mb", "0.02"]
 LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING"}
 TOLERANCE = 0.05  # of lost bytes; of 1 % a message of 200 kB may lose no packet of loopback, 8,896 bytes
@@ -44,6 +47,11 @@ CASES = {
                     ["--device", "cuda", "--examples", "300", *LAYERS]),
     "cuda-loss": ({**LOSSY, "NCCL_PROTO": "Simple"},
                   ["--device", "cuda", "--examples", "600", "--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
+    # Gradients are sent and added up by the trainer's exchange, in the device's memory: from NCCL's buffers, and from
+    # memory that is registered with it, whose largest gradients are marked.
+    "cuda-direct": (MLT, ["--device", "cuda", *DIRECT, "--examples", "600"]),
+    "cuda-direct-loss": ({**LOSSY, **REGISTERED, "CLUSTAR_LOSS_IMPORTANT": str(IMPORTANT), "NCCL_PROTO": "Simple"},
+                         ["--device", "cuda", *DIRECT, "--examples", "600", "--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
     "f16": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple"}, ["--precision", "f16"]),
     "mlt-loss": ({**LOSSY, "NCCL_PROTO": "Simple"}, ["--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
 }
@@ -85,7 +93,7 @@ def sent_by_layers(results):
 
 def unlike(name, nccl, proxy):
     """Nothing, or how a training by NCCL differs from the same by the proxy."""
-    apart = {"mlt-loss": APART, "cuda-loss": APART, "cuda-collnet": ROUNDING}.get(name)
+    apart = {"mlt-loss": APART, "cuda-loss": APART, "cuda-direct-loss": APART, "cuda-collnet": ROUNDING}.get(name)
     if apart:
         if abs(nccl["loss"] - proxy["loss"]) > apart * proxy["loss"]:
             return f"loss {nccl['loss']}, the proxy's {proxy['loss']}: more than {apart:.0e} apart"
@@ -107,6 +115,14 @@ def wrong(name, nccl, proxy):
         return "the plugin sent nothing that it identified"
     if (nccl["update"], proxy["update"]) != ("device" if name.startswith("cuda") else "host", "host"):
         return f"updated on the {nccl['update']} by NCCL, on the {proxy['update']} by the proxy"
+    if name.startswith("cuda-direct") and (nccl["all_reduce"] != "all-to-all" or not nccl["expected_contributions"]):
+        return f"no exchange: {nccl['all_reduce']}, {nccl['expected_contributions']} contributions expected"
+    if name == "cuda-direct-loss":
+        marked, important = nccl["marked_bytes"], nccl["important_bytes"]
+        if not marked or not IMPORTANT / 2 < important / marked < IMPORTANT * 1.5:
+            return f"{important} bytes important of {marked} marked, for {IMPORTANT}"
+        if not 0 < nccl["missing_contributions"] <= TOLERANCE * nccl["expected_contributions"]:
+            return f"{nccl['missing_contributions']} contributions missing of {nccl['expected_contributions']}"
     if name.endswith("-loss") and not 0 < nccl["missing_bytes"] <= TOLERANCE * nccl["eligible_bytes"]:
         return f"{nccl['missing_bytes']} bytes missing of {nccl['eligible_bytes']} eligible"
     return another_way(name, nccl["log"]) or unlike(name, nccl, proxy)

@@ -2,12 +2,11 @@
 #include "tests/gdr/emulated_device/language.h"
 //
 #include "bench/trainer/graph/cuda/module.cu"
-#include "gdr/kernels/importance.cu"
-#include "gdr/kernels/zero_ranges.cu"
 
 CLUSTAR_EMULATED_KERNEL(clustar_importance_f32);
 CLUSTAR_EMULATED_KERNEL(clustar_importance_f16);
 CLUSTAR_EMULATED_KERNEL(clustar_importance_bf16);
+CLUSTAR_EMULATED_KERNEL(clustar_rescale_f32);
 CLUSTAR_EMULATED_KERNEL(clustar_zero_ranges);
 CLUSTAR_EMULATED_KERNEL(clustar_sum_f32);
 CLUSTAR_EMULATED_KERNEL(clustar_sum_f64);

@@ -16,6 +16,7 @@
 #include "tests/nccl_host/kernels/chain.h"
 #include "tests/nccl_host/kernels/ll.h"
 #include "tests/nccl_host/kernels/reduction.h"
+#include "tests/nccl_host/kernels/registered.h"
 #include "tests/nccl_host/kernels/ring.h"
 #include "tests/nccl_host/kernels/simple.h"
 
@@ -226,14 +227,20 @@ void RunDirection(const Block& block, const ncclDevWorkP2p& work, bool sends, co
   Connection* const receive = sends ? nullptr : connection.get();
   Connection* const send = sends ? connection.get() : nullptr;
   const Reduction bytes(Operator::kSum, Datatype::kInt8, 0);
-  const size_t chunk = u32fp8Decode(sends ? work.sendChunkSize_u32fp8 : work.recvChunkSize_u32fp8);
+  const bool registered = sends ? work.sendNetReg : work.recvNetReg;
+  const size_t chunk = registered ? NCCL_MAX_NET_SIZE
+                                  : u32fp8Decode(sends ? work.sendChunkSize_u32fp8 : work.recvChunkSize_u32fp8);
   const auto run = [&](Primitive& primitive) {
     if (sends)
       SendAll(static_cast<const char*>(work.sendAddr) + share.begin, share.size, chunk, primitive);
     else
       ReceiveAll(static_cast<char*>(work.recvAddr) + share.begin, share.size, chunk, primitive);
   };
-  if (ll) {
+  if (registered) {
+    Registered primitive(receive, send, block.poll());
+    run(primitive);
+    primitive.Finish();
+  } else if (ll) {
     LowLatency primitive(bytes, receive, send, block.poll());
     run(primitive);
   } else {
@@ -248,8 +255,8 @@ bool RunPointToPoint(const Block& block, const std::vector<ncclDevWorkP2p>& work
   {
     std::vector<std::jthread> threads;
     for (const ncclDevWorkP2p& work : works) {
-      if (work.sendNetReg || work.recvNetReg || work.sendIpcReg || work.recvIpcReg)
-        NotEmulated("registered buffers of send/receive", "set NCCL_LOCAL_REGISTER=0");
+      if (work.sendIpcReg || work.recvIpcReg)
+        NotEmulated("registered buffers within a node", "set NCCL_LOCAL_REGISTER=0");
       for (const bool sends : {false, true}) {
         const Share share = sends ? ShareOf(block, work, work.nSendChannels, work.sendBytes)
                                   : ShareOf(block, work, work.nRecvChannels, work.recvBytes);

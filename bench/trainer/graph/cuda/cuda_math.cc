@@ -8,17 +8,12 @@
 #include <variant>
 
 #include "bench/trainer/graph/cuda/dense_kernels.h"
+#include "bench/trainer/graph/cuda/device_code.h"
 #include "bench/trainer/graph/cuda/image_kernels.h"
 #include "bench/trainer/graph/cuda/launches.h"
 #include "bench/trainer/graph/cuda/libraries/cudnn_convolution.h"
 #include "bench/trainer/graph/cuda/norm_kernels.h"
 #include "bench/trainer/graph/cuda/text_kernels.h"
-
-namespace clustar::gdr::launch {
-
-extern const Image clustar_trainer_device_code;  // by clustar_device_code() of the build
-
-}  // namespace clustar::gdr::launch
 
 namespace clustar::bench::trainer::graph {
 

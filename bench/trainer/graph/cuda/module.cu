@@ -4,4 +4,7 @@
 #include "bench/trainer/graph/cuda/image.cu"
 #include "bench/trainer/graph/cuda/norm.cu"
 #include "bench/trainer/graph/cuda/text.cu"
+#include "gdr/kernels/importance.cu"
+#include "gdr/kernels/rescale.cu"
 #include "gdr/kernels/sum.cu"
+#include "gdr/kernels/zero_ranges.cu"

@@ -1,4 +1,4 @@
-#include "bench/trainer/nccl_library.h"
+#include "bench/trainer/nccl/library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -46,6 +46,8 @@ std::vector<Entry> entries_of(NcclCalls& calls) {
           {"ncclCommFinalize", &calls.comm_finalize},
           {"ncclCommDestroy", &calls.comm_destroy},
           {"ncclCommAbort", &calls.comm_abort},
+          {"ncclCommRegister", &calls.comm_register},
+          {"ncclCommDeregister", &calls.comm_deregister},
           {"ncclAllReduce", &calls.all_reduce},
           {"ncclAllGather", &calls.all_gather},
           {"ncclReduceScatter", &calls.reduce_scatter},
@@ -116,7 +118,7 @@ Result<NcclLibrary> NcclLibrary::open(const std::string& path) {
                 fmt::format("cannot open NCCL's library '{}': {}. {}", name, reason(), kAdvice));
   }
   if (const char* const lacks = find_all(opened, entries_of(library.nccl)); lacks != nullptr) {
-    const std::string text = fmt::format("'{}' is not NCCL 2.18 or later: it has no {}. {}", name, lacks, kAdvice);
+    const std::string text = fmt::format("'{}' is not NCCL 2.19 or later: it has no {}. {}", name, lacks, kAdvice);
     dlclose(opened);
     return fail(ErrorCode::kUnavailable, text);
   }

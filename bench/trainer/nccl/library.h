@@ -48,6 +48,8 @@ struct NcclCalls {
   int (*comm_finalize)(void* comm) = nullptr;
   int (*comm_destroy)(void* comm) = nullptr;
   int (*comm_abort)(void* comm) = nullptr;
+  int (*comm_register)(void* comm, void*, std::size_t, void** handle) = nullptr;
+  int (*comm_deregister)(void* comm, void* handle) = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t, int type, int op, void* comm, void* stream) = nullptr;
   int (*all_gather)(const void*, void*, std::size_t, int type, void* comm, void* stream) = nullptr;
   int (*reduce_scatter)(const void*, void*, std::size_t, int type, int op, void* comm, void* stream) = nullptr;
