@@ -228,8 +228,8 @@ void RunDirection(const Block& block, const ncclDevWorkP2p& work, bool sends, co
   Connection* const send = sends ? connection.get() : nullptr;
   const Reduction bytes(Operator::kSum, Datatype::kInt8, 0);
   const bool registered = sends ? work.sendNetReg : work.recvNetReg;
-  const size_t chunk = registered ? NCCL_MAX_NET_SIZE
-                                  : u32fp8Decode(sends ? work.sendChunkSize_u32fp8 : work.recvChunkSize_u32fp8);
+  const size_t chunk =
+      registered ? NCCL_MAX_NET_SIZE : u32fp8Decode(sends ? work.sendChunkSize_u32fp8 : work.recvChunkSize_u32fp8);
   const auto run = [&](Primitive& primitive) {
     if (sends)
       SendAll(static_cast<const char*>(work.sendAddr) + share.begin, share.size, chunk, primitive);
