@@ -114,7 +114,7 @@ int run_suite(const SuiteArguments& arguments, const std::string& json, const st
   if (!arguments.report.empty()) {
     if (const auto ok = write_page(document, arguments.report); !ok) return say(ok.error().message), kFailed;
   }
-  const auto failed = lossy::failures(*results);
+  const auto failed = lossy::failures(*results, {arguments.scenarios, arguments.arms});
   for (const std::string& one : failed) say(one);
   return failed.empty() ? kOk : kFailed;
 }

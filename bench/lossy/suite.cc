@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -116,8 +117,38 @@ Result<json> run_suite(const SuiteOptions& options, const SuiteEvents& events) {
   return results;
 }
 
-std::vector<std::string> failures(const json& results) {
+namespace {
+
+// Of the arm of that name, where jobs run side by side: of those with it. Empty: it was measured somewhere.
+std::string why_never_measured(const json& results, const std::string& name) {
+  std::string why = "no scenario has it";
+  for (const json& scenario : results["scenarios"]) {
+    for (const json& arm : scenario["arms"]) {
+      const std::string jobs = "+" + arm["name"].get<std::string>() + "+";
+      if (jobs.find("+" + name + "+") == std::string::npos) continue;
+      if (!arm.contains("skipped")) return {};
+      why = arm["skipped"].get<std::string>();
+    }
+    if (scenario.contains("skipped")) why = scenario["skipped"].get<std::string>();
+  }
+  return why;
+}
+
+}  // namespace
+
+std::vector<std::string> failures(const json& results, const Asked& asked) {
   std::vector<std::string> failed;
+  const bool complete = !results.contains("ended_by");
+  for (const std::string& name : complete ? asked.arms : std::vector<std::string>()) {
+    const std::string why = why_never_measured(results, name);
+    if (!why.empty()) failed.push_back(fmt::format("--arms {}: not measured: {}", name, why));
+  }
+  for (const json& scenario : results["scenarios"]) {
+    const auto name = scenario["name"].get<std::string>();
+    const bool named = std::find(asked.scenarios.begin(), asked.scenarios.end(), name) != asked.scenarios.end();
+    if (!named || !scenario.contains("skipped")) continue;
+    failed.push_back(fmt::format("--scenario {}: not measured: {}", name, scenario["skipped"].get<std::string>()));
+  }
   if (const auto ended = results.find("ended_by"); ended != results.end()) {
     failed.push_back(fmt::format("{}; complete and kept: {} scenarios, not measured: {}", ended->get<std::string>(),
                                  results["scenarios"].size(),

@@ -32,8 +32,14 @@ struct SuiteEvents {
 // or rounds. kUnavailable: no fabric can be made here.
 Result<nlohmann::json> run_suite(const SuiteOptions& options, const SuiteEvents& events);
 
-// What went wrong in run_suite()'s result, for people: why it ended early, and arms that failed,
-// "scenario/arm: why".
-std::vector<std::string> failures(const nlohmann::json& results);
+// What was chosen by name, and so has to be measured.
+struct Asked {
+  std::vector<std::string> scenarios;
+  std::vector<std::string> arms;
+};
+
+// What went wrong in run_suite()'s result, for people: why it ended early, arms that failed, "scenario/arm: why", and
+// what was asked for by its name and is not measured anywhere, since this build or machine cannot.
+std::vector<std::string> failures(const nlohmann::json& results, const Asked& asked = {});
 
 }  // namespace clustar::bench::lossy

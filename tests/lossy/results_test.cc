@@ -1,5 +1,6 @@
 #include "bench/lossy/results.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -145,6 +146,25 @@ TEST(LossyResults, FailuresAreListedButNotWhatCannotBeMeasuredHere) {
   const auto failed = failures({{"scenarios", json::array({to_json(outcome())})}});
   ASSERT_EQ(failed.size(), 1u);
   EXPECT_EQ(failed[0], "loss/tcp-cubic: its receiver was killed by signal 9");
+}
+
+TEST(LossyResults, WhatWasNamedAndIsMeasuredNowhereIsAFailure) {
+  json with = to_json(outcome());
+  const std::string arm = "--arms mlt-p1: not measured: this build cannot";
+  EXPECT_THAT(failures({{"scenarios", json::array({with})}}, {{}, {"mlt-p1"}}), testing::Contains(arm));
+  // Measured in another scenario; as one of two jobs; left out with its scenario.
+  json other{{"name", "incast"}, {"arms", json::array({json{{"name", "mlt-p1+tcp-cubic"}}})}};
+  EXPECT_THAT(failures({{"scenarios", json::array({with, other})}}, {{}, {"mlt-p1", "tcp-cubic"}}),
+              testing::Not(testing::Contains(arm)));
+  const json skipped{{"name", "bad-path"}, {"arms", json::array()}, {"skipped", "no spines here"}};
+  EXPECT_THAT(failures({{"scenarios", json::array({skipped})}}, {{"bad-path"}, {}}),
+              testing::ElementsAre("--scenario bad-path: not measured: no spines here"));
+  EXPECT_TRUE(failures({{"scenarios", json::array({skipped})}}).empty());
+  // Who ended it early knows why it is not there.
+  EXPECT_EQ(
+      failures({{"scenarios", json::array()}, {"ended_by", "interrupted"}, {"unfinished", {"loss"}}}, {{}, {"mlt-p1"}})
+          .size(),
+      1u);
 }
 
 TEST(LossyResults, PercentilesOfFewRoundsAreIndicativeAndOneInAThousandIsNone) {
