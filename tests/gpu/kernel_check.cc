@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/trainer/graph/cuda/device_code.h"
 #include "gdr/launch/device.h"
 #include "gdr/launch/image.h"
 #include "tests/gpu/kernel_check_cases.h"
