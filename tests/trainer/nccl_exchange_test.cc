@@ -13,6 +13,7 @@
 
 #include "bench/trainer/nccl/communicator.h"
 #include "bench/trainer/nccl/direct_exchange.h"
+#include "gdr/launch/driver_calls.h"
 #include "tests/trainer/fake_losses.h"
 
 namespace clustar::bench::trainer {
@@ -28,15 +29,8 @@ constexpr float kGarbage = 777777;  // where something did not come
 
 float given(int rank, std::size_t element) { return static_cast<float>(rank * 1000 + static_cast<int>(element % 97)); }
 
-// The driver's functions that this file needs.
-struct Driver {
-  int (*allocate)(unsigned long long*, std::size_t);
-  int (*release)(unsigned long long);
-  int (*synchronize)(void* stream);
-};
-
 struct World {
-  Driver driver{};
+  gdr::launch::DriverCalls driver{};
   int rank = 0;
   std::size_t count = 0;  // elements of the exchange
   std::map<void*, std::size_t> registered;
@@ -48,7 +42,11 @@ struct World {
 };
 World world;
 
-void settle(void* stream) { ASSERT_EQ(world.driver.synchronize(stream), 0); }
+void settle(void* stream) {
+  int state = gdr::launch::kNotReady;
+  while (state == gdr::launch::kNotReady) state = world.driver.stream_query(stream);
+  ASSERT_EQ(state, gdr::launch::kSuccess);
+}
 
 bool is_registered(const void* memory, std::size_t bytes) {
   return std::any_of(world.registered.begin(), world.registered.end(), [&](const auto& one) {
@@ -108,11 +106,11 @@ NcclLibrary library() {
   made.nccl.get_last_error = [](void*) { return ""; };
   made.cuda.malloc = [](void** memory, std::size_t bytes) {
     ++world.allocated;
-    return world.driver.allocate(reinterpret_cast<unsigned long long*>(memory), bytes);
+    return world.driver.memory_allocate(reinterpret_cast<unsigned long long*>(memory), bytes);
   };
   made.cuda.free = [](void* memory) {
     ++world.freed;
-    return world.driver.release(reinterpret_cast<unsigned long long>(memory));
+    return world.driver.memory_free(reinterpret_cast<unsigned long long>(memory));
   };
   made.cuda.host_register = [](void*, std::size_t, unsigned) { return kCudaSuccess; };
   made.cuda.host_unregister = [](void*) { return kCudaSuccess; };
@@ -141,12 +139,15 @@ NcclLibrary library() {
 class NcclExchange : public testing::Test {
  protected:
   void SetUp() override {
-    void* const driver = dlopen(CLUSTAR_EMULATED_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(driver, nullptr) << dlerror();
     world = World{};
-    world.driver.allocate = reinterpret_cast<decltype(Driver::allocate)>(dlsym(driver, "cuMemAlloc_v2"));
-    world.driver.release = reinterpret_cast<decltype(Driver::release)>(dlsym(driver, "cuMemFree_v2"));
-    world.driver.synchronize = reinterpret_cast<decltype(Driver::synchronize)>(dlsym(driver, "cuStreamSynchronize"));
+    const auto driver = gdr::launch::DriverCalls::open(CLUSTAR_EMULATED_LIBCUDA);
+    ASSERT_TRUE(driver) << driver.error().message;
+    world.driver = *driver;
+    // What cudaSetDevice does of a process that uses the runtime.
+    void* context = nullptr;
+    ASSERT_EQ(world.driver.init(0), 0);
+    ASSERT_EQ(world.driver.primary_context_retain(&context, 0), 0);
+    ASSERT_EQ(world.driver.push(context), 0);
     void* const plugin = dlopen(CLUSTAR_FAKE_LOSSES, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(plugin, nullptr) << dlerror();
     losses_ = reinterpret_cast<FakeLosses* (*)()>(dlsym(plugin, "fake_losses"))();
@@ -165,7 +166,7 @@ class NcclExchange : public testing::Test {
     communicator_ = std::make_unique<NcclCommunicator>(library(), NcclOptions{});
     ASSERT_TRUE(communicator_->connect(rank, kRanks, NcclUniqueId{}, exchange_->stream()));
     unsigned long long at = 0;
-    ASSERT_EQ(world.driver.allocate(&at, count * sizeof(float)), 0);
+    ASSERT_EQ(world.driver.memory_allocate(&at, count * sizeof(float)), 0);
     values_ = reinterpret_cast<float*>(at);
     for (std::size_t i = 0; i < count; ++i) values_[i] = given(rank, i);
     ASSERT_TRUE(exchange_->adopt(*communicator_, reinterpret_cast<std::byte*>(values_), count * sizeof(float)));
@@ -196,7 +197,7 @@ class NcclExchange : public testing::Test {
     EXPECT_TRUE(exchange_->free_memory(*communicator_));
     EXPECT_TRUE(world.registered.empty());
     EXPECT_EQ(world.freed, world.allocated);
-    world.driver.release(reinterpret_cast<unsigned long long>(values_));
+    world.driver.memory_free(reinterpret_cast<unsigned long long>(values_));
   }
 
   FakeLosses* losses_ = nullptr;
