@@ -24,7 +24,10 @@ LOSSY = {"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_LOSS_WARMUP": "0"}
 TOLERANCE = 0.05  # of 1 % a message of 200 kB may lose no packet of loopback
 # By NCCL over the plugin, two ranks that share the GPU: environment, options.
 OVER_NCCL = {"nccl-tcp": ({"CLUSTAR_TRANSPORT": "tcp"}, []), "nccl-mlt": ({"CLUSTAR_TRANSPORT": "mlt"}, []),
-             "nccl-lossy": (LOSSY, ["--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"])}
+             "nccl-lossy": (LOSSY, ["--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
+             # Gradients are marked where the plugin takes a GPU's memory; otherwise they go by NCCL's own buffers.
+             "nccl-direct": ({**LOSSY, "CLUSTAR_LOSS_IMPORTANT": "0.3"},
+                             ["--all-reduce", "all-to-all", "--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"])}
 
 
 class Place:
@@ -110,7 +113,9 @@ def over_nccl(place, name, work, limit):
         reason = "replicas differ"
     if not reason and results["update"] != "device":
         reason = f"parameters were updated on the {results['update']}, not on the device"
-    if not reason and name == "nccl-lossy" and not 0 < results["missing_bytes"] <= TOLERANCE * results["eligible_bytes"]:
+    if not reason and name == "nccl-direct" and not results["expected_contributions"]:
+        reason = "no exchange: no contributions were expected"
+    if not reason and name in ("nccl-lossy", "nccl-direct") and not 0 < results["missing_bytes"] <= TOLERANCE * results["eligible_bytes"]:
         reason = f"{results['missing_bytes']} bytes are missing of {results['eligible_bytes']} eligible"
     told = f"replicas identical, {results['missing_bytes']} bytes missing of {results['eligible_bytes']} eligible"
     return {**row, "outcome": "failed" if reason else "passed", "reason": reason or told}
