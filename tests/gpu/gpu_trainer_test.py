@@ -11,7 +11,8 @@ import gpu_check
 import gpu_trainer
 
 RIGHT = {"loss": 0.5, "images_per_second": 100.0, "compute_device": {"kind": "cuda", "emulated": True, "math": "own kernels"},
-         "update": "device", "replicas_identical": True, "missing_bytes": 10, "eligible_bytes": 1000}
+         "update": "device", "replicas_identical": True, "missing_bytes": 10, "eligible_bytes": 1000,
+         "expected_contributions": 250}
 
 
 class Trainer(unittest.TestCase):
@@ -32,7 +33,7 @@ class Trainer(unittest.TestCase):
     def test_all_right(self):
         section, rows = self.outcomes()
         self.assertEqual(section["outcome"], "passed")
-        self.assertEqual({rows[name] for name in ("lr", "cnn", "gpt", "nccl-tcp", "nccl-mlt", "nccl-lossy")}, {"passed"})
+        self.assertEqual({rows[name] for name in ("lr", "cnn", "gpt", "nccl-tcp", "nccl-mlt", "nccl-lossy", "nccl-direct")}, {"passed"})
         self.assertEqual(rows["vgg16"], "skipped")
         text = "\n".join(gpu_trainer.lines(section))
         self.assertIn("| lr | passed | 0.50000, 0.50000 | emulated: not measured |", text)
@@ -49,7 +50,9 @@ class Trainer(unittest.TestCase):
             self.assertEqual({rows[name] for name in gpu_trainer.OVER_NCCL}, {"failed"}, wrong)
         for missing in (0, 51):
             rows = self.outcomes({"missing_bytes": missing}, "nccl")[1]
-            self.assertEqual((rows["nccl-lossy"], rows["nccl-tcp"]), ("failed", "passed"), missing)
+            self.assertEqual((rows["nccl-lossy"], rows["nccl-direct"], rows["nccl-tcp"]), ("failed", "failed", "passed"), missing)
+        rows = self.outcomes({"expected_contributions": 0}, "nccl")[1]
+        self.assertEqual((rows["nccl-direct"], rows["nccl-lossy"]), ("failed", "passed"))
 
     def test_without_nccl_the_rest_runs(self):
         section, rows = self.outcomes(why_no_nccl="NCCL's source was not found")
