@@ -25,7 +25,17 @@ using Bytes = std::span<const std::byte>;
 
 // The sum of RFC 1071 in the machine's byte order, in which it is stored again: it does not depend on the order.
 std::uint64_t sum_of(Bytes bytes) {
-  std::uint64_t sum = 0;
+  // Four sums side by side: one alone would wait for each of its additions, which is five times as long.
+  std::array<std::uint64_t, 4> sums{};
+  constexpr std::size_t kStride = sizeof sums;
+  for (; bytes.size() >= kStride; bytes = bytes.subspan(kStride)) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + i * sizeof word, sizeof word);
+      sums[i] += (word & 0xffff'ffffu) + (word >> 32);
+    }
+  }
+  std::uint64_t sum = sums[0] + sums[1] + sums[2] + sums[3];
   for (; bytes.size() >= 4; bytes = bytes.subspan(4)) {
     std::uint32_t word = 0;
     std::memcpy(&word, bytes.data(), 4);
