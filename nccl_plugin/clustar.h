@@ -163,8 +163,8 @@ typedef struct {
   const clustarApi_v1_t* v1; /* everything else */
   /* Tells which data is important. Where losses are allowed (docs/loss.md), no packet with a byte of an important
    * block is ever missing; all others may be, and CLUSTAR_LOSS_IMPORTANT does not apply to the message. The memory, a
-   * GPU's or the host's, is never read here: compute the marks where the data is, and call this before the sends that
-   * they are for are enqueued.
+   * GPU's or the host's, is never read here: compute the marks where the data is, and call this before the stream
+   * reaches the sends that they are for.
    *
    * Block i is the `block_bytes` bytes from `buffer` + i * `block_bytes` on, the last one cut at `bytes`;
    * important[i] is 1 or 0. `blocks` says how many there are: bytes / block_bytes, rounded up. The array is copied.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <stdlib.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -119,35 +118,54 @@ Result<json> run_suite(const SuiteOptions& options, const SuiteEvents& events) {
 
 namespace {
 
-// Of the arm of that name, where jobs run side by side: of those with it. Empty: it was measured somewhere.
+bool has_job(const json& arm, const std::string& name) {
+  return ("+" + arm["name"].get<std::string>() + "+").find("+" + name + "+") != std::string::npos;
+}
+
+std::string reason_of(const json& skipped) { return skipped.value("skipped", std::string()); }
+
+// Of the arm of that name, alone or as one of two jobs. Empty: it was measured somewhere.
 std::string why_never_measured(const json& results, const std::string& name) {
-  std::string why = "no scenario has it";
+  std::string why_scenario, why_arm;
   for (const json& scenario : results["scenarios"]) {
+    if (!reason_of(scenario).empty()) why_scenario = reason_of(scenario);
     for (const json& arm : scenario["arms"]) {
-      const std::string jobs = "+" + arm["name"].get<std::string>() + "+";
-      if (jobs.find("+" + name + "+") == std::string::npos) continue;
-      if (!arm.contains("skipped")) return {};
-      why = arm["skipped"].get<std::string>();
+      if (!has_job(arm, name)) continue;
+      if (reason_of(arm).empty()) return {};
+      why_arm = reason_of(arm);
     }
-    if (scenario.contains("skipped")) why = scenario["skipped"].get<std::string>();
   }
-  return why;
+  if (!why_arm.empty()) return why_arm;
+  return why_scenario.empty() ? "no scenario that was run has it" : why_scenario;
+}
+
+// Of a scenario. Empty: one arm of it was measured, or has failed, which is told by itself.
+std::string why_not_measured(const json& results, const std::string& name) {
+  for (const json& scenario : results["scenarios"]) {
+    if (scenario["name"] != name) continue;
+    std::string why = reason_of(scenario);
+    for (const json& arm : scenario["arms"]) {
+      if (reason_of(arm).empty()) return {};
+      if (why.empty()) why = reason_of(arm);
+    }
+    return why;
+  }
+  return "it has none of the arms that are named";
 }
 
 }  // namespace
 
 std::vector<std::string> failures(const json& results, const Asked& asked) {
   std::vector<std::string> failed;
-  const bool complete = !results.contains("ended_by");
-  for (const std::string& name : complete ? asked.arms : std::vector<std::string>()) {
-    const std::string why = why_never_measured(results, name);
-    if (!why.empty()) failed.push_back(fmt::format("--arms {}: not measured: {}", name, why));
-  }
-  for (const json& scenario : results["scenarios"]) {
-    const auto name = scenario["name"].get<std::string>();
-    const bool named = std::find(asked.scenarios.begin(), asked.scenarios.end(), name) != asked.scenarios.end();
-    if (!named || !scenario.contains("skipped")) continue;
-    failed.push_back(fmt::format("--scenario {}: not measured: {}", name, scenario["skipped"].get<std::string>()));
+  if (!results.contains("ended_by")) {
+    for (const std::string& name : asked.arms) {
+      const std::string why = why_never_measured(results, name);
+      if (!why.empty()) failed.push_back(fmt::format("--arms {}: not measured: {}", name, why));
+    }
+    for (const std::string& name : asked.scenarios) {
+      const std::string why = why_not_measured(results, name);
+      if (!why.empty()) failed.push_back(fmt::format("--scenario {}: not measured: {}", name, why));
+    }
   }
   if (const auto ended = results.find("ended_by"); ended != results.end()) {
     failed.push_back(fmt::format("{}; complete and kept: {} scenarios, not measured: {}", ended->get<std::string>(),

@@ -39,7 +39,7 @@ struct Asked {
 };
 
 // What went wrong in run_suite()'s result, for people: why it ended early, arms that failed, "scenario/arm: why", and
-// what was asked for by its name and is not measured anywhere, since this build or machine cannot.
+// what was asked for by its name and is not measured, since this build or machine cannot.
 std::vector<std::string> failures(const nlohmann::json& results, const Asked& asked = {});
 
 }  // namespace clustar::bench::lossy

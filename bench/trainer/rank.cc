@@ -118,6 +118,17 @@ struct Transport {
   }
 };
 
+class ClosedAtTheEnd {
+ public:
+  explicit ClosedAtTheEnd(Transport& transport) : transport_(transport) {}
+  ~ClosedAtTheEnd() { (void)transport_.close(); }
+  ClosedAtTheEnd(const ClosedAtTheEnd&) = delete;
+  ClosedAtTheEnd& operator=(const ClosedAtTheEnd&) = delete;
+
+ private:
+  Transport& transport_;
+};
+
 // Any plugin will do: one without our C API just does not tell what it lost.
 Result<void> meter_losses(Transport& transport) {
   auto opened = proxy::open_library(transport.plugin->path());
@@ -415,6 +426,8 @@ Result<nlohmann::json> train(const TrainConfig& config, const RankOptions& optio
                   {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
                    transport.front.get(), transport.layers ? &*transport.layers : nullptr},
                   progress ? labelled : ProgressSink());
+  // Before the trainer's buffers go, however this ends: a transfer that a failure left behind may still write to them.
+  const ClosedAtTheEnd closed_at_the_end(transport);
   const bool keeps = !config.checkpoint.file.empty() || !config.checkpoint.resume.empty();
   Checkpoints checkpoints(config.checkpoint,
                           keeps ? run_identity(config, options.size, options.channels, dataset) : Facts{},
@@ -428,7 +441,6 @@ Result<nlohmann::json> train(const TrainConfig& config, const RankOptions& optio
     if (!config.paraexpress.regions.empty()) info.regions = transport.paraexpress->regions();
     info.regions_found = transport.paraexpress->regions_found();
   }
-  // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
   const Result<void> closed = transport.close();
   if (!report || !closed) {
     Error error = report ? closed.error() : report.error();

@@ -160,6 +160,13 @@ TEST(LossyResults, WhatWasNamedAndIsMeasuredNowhereIsAFailure) {
   EXPECT_THAT(failures({{"scenarios", json::array({skipped})}}, {{"bad-path"}, {}}),
               testing::ElementsAre("--scenario bad-path: not measured: no spines here"));
   EXPECT_TRUE(failures({{"scenarios", json::array({skipped})}}).empty());
+  // Its own reason goes before that of a scenario; all arms left out; none of the arms.
+  EXPECT_THAT(failures({{"scenarios", json::array({with, skipped})}}, {{}, {"mlt-p1"}}), testing::Contains(arm));
+  const json idle{{"name", "cpu"}, {"arms", json::array({json{{"name", "mlt-p1"}, {"skipped", "no driver"}}})}};
+  EXPECT_THAT(failures({{"scenarios", json::array({idle})}}, {{"cpu"}, {}}),
+              testing::ElementsAre("--scenario cpu: not measured: no driver"));
+  EXPECT_THAT(failures({{"scenarios", json::array({other})}}, {{"incast", "cpu"}, {"mlt-p1"}}),
+              testing::ElementsAre("--scenario cpu: not measured: it has none of the arms that are named"));
   // Who ended it early knows why it is not there.
   EXPECT_EQ(
       failures({{"scenarios", json::array()}, {"ended_by", "interrupted"}, {"unfinished", {"loss"}}}, {{}, {"mlt-p1"}})

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ struct World {
   std::vector<std::pair<int, std::size_t>> sent;     // to whom, how many elements
   std::vector<proxy::ElementRange> lost_in_transit;  // of every peer's contribution
   bool sent_from_registered = true;
+  bool late = false;  // callbacks wait for run_callbacks()
+  std::vector<std::function<void()>> callbacks;
 };
 World world;
 
@@ -121,7 +124,11 @@ NcclLibrary library() {
   };
   made.cuda.launch_host_function = [](void* stream, void (*function)(void*), void* argument) {
     settle(stream);
-    function(argument);
+    if (world.late) {
+      world.callbacks.emplace_back([function, argument] { function(argument); });
+    } else {
+      function(argument);
+    }
     return kCudaSuccess;
   };
   made.cuda.event_create = [](void** event, unsigned) {
@@ -192,10 +199,11 @@ class NcclExchange : public testing::Test {
 
   void TearDown() override {
     if (exchange_ == nullptr) return;
-    EXPECT_TRUE(exchange_->give_up_registrations(*communicator_));
+    const bool aborted = communicator_->aborted();
+    EXPECT_TRUE(aborted || exchange_->give_up_registrations(*communicator_));
     EXPECT_TRUE(communicator_->finalize());
     EXPECT_TRUE(exchange_->free_memory(*communicator_));
-    EXPECT_TRUE(world.registered.empty());
+    EXPECT_TRUE(aborted || world.registered.empty());
     EXPECT_EQ(world.freed, world.allocated);
     world.driver.memory_free(reinterpret_cast<unsigned long long>(values_));
   }
@@ -294,6 +302,46 @@ TEST_F(NcclExchange, TheLargestGradientsAreMarkedBeforeTheyAreSent) {
   TearDown();
   EXPECT_THAT(losses_->forgotten, Contains(buffer));
   exchange_ = nullptr;
+}
+
+// A host that is ahead of its device starts the next bucket before the device has come to this one's callback.
+TEST_F(NcclExchange, MarksAreOfTheirOwnBucketHoweverLargeTheNextOneIs) {
+  open(1, 50'000, {.important = 0.5});
+  std::fill(values_, values_ + world.count, 0.001f);
+  values_[1500] = 10;
+  values_[2100] = 10;
+  world.late = true;
+  const auto notes = std::make_shared<ExchangeNotes>();
+  for (const std::size_t count : {std::size_t{4096}, world.count}) {  // 4 blocks, then 49
+    world.count = count;
+    ASSERT_TRUE(exchange_->all_reduce(*communicator_, values_, count, notes));
+  }
+  settle(exchange_->stream());
+  for (const auto& callback : world.callbacks) callback();
+  ASSERT_EQ(losses_->marked.size(), 2u);
+  EXPECT_THAT(losses_->marked[0].important, ElementsAre(0, 1, 1, 0));
+}
+
+TEST_F(NcclExchange, BytesOutsideOfASendEndTheExchange) {
+  for (const FakeLosses::Range& range : {FakeLosses::Range{0, 256, 8}, FakeLosses::Range{3, 0, 8}}) {
+    open(0, 3 * 64);
+    losses_->missing[{1, 0}] = {range};
+    const ExchangeNotes notes = all_reduce();
+    ASSERT_TRUE(notes.error);
+    EXPECT_THAT(notes.error->message, HasSubstr("which elements they are is not known"));
+    TearDown();
+    exchange_ = nullptr;
+    SetUp();
+  }
+}
+
+TEST_F(NcclExchange, AnAbortIsToldWithItsCause) {
+  open(0, 64);
+  NcclPending earlier(*communicator_, NcclCommunicator::Clock::now(), nullptr);
+  communicator_->abort(Error{ErrorCode::kSystem, "cudaMalloc: out of memory"});
+  const auto outcome = earlier.wait();
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().message, "cudaMalloc: out of memory");
 }
 
 TEST_F(NcclExchange, AnAnswerThatTheApiDoesNotHaveEndsTheExchange) {

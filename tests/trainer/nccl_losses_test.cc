@@ -60,6 +60,13 @@ TEST(JoinRanges, OverTheSmallestGap) {
   EXPECT_THAT(missing[1], ElementsAre(ElementRange{3, 5}, ElementRange{25, 30}));
 }
 
+TEST(JoinRanges, NoLargeGapBeforeASmallerOneOfAnotherRank) {
+  Missing missing{{{0, 1}, {6, 7}, {12, 13}}, {{0, 1}, {2, 3}}};  // gaps of 5, 5 and 1
+  join_ranges(missing, 3);
+  EXPECT_THAT(missing[0], ElementsAre(ElementRange{0, 7}, ElementRange{12, 13}));
+  EXPECT_THAT(missing[1], ElementsAre(ElementRange{0, 3}));
+}
+
 TEST(JoinRanges, NeverForgetsAnElementAndKeepsToTheLimit) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 500; ++round) {

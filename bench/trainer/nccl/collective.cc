@@ -201,7 +201,7 @@ class NcclCollective final : public Collective {
       return pending->mark_end();
     }();
     if (!started) {
-      communicator_.abort();
+      communicator_.abort(started.error());
       return failed_pending(started.error());
     }
     return pending;

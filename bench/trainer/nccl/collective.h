@@ -17,8 +17,8 @@ namespace clustar::bench::trainer {
 // The environment that NCCL reads, as far as the user left it open; before this process's first call of NCCL. `plugin`:
 // path of the net plugin, which is set in any case, as is NCCL_NET, `plugin_name`: without its plugin NCCL would fall
 // back to another network and say nothing. Each rank is a host of its own, so that its gradients go over that network.
-// `direct`: all-reduces are DirectExchanges, for which a send takes one channel, so that the plugin says of whole sends
-// what they lost.
+// `direct`: all-reduces are DirectExchanges, for which a send takes one channel and chunks of the usual size, so that
+// it is known which of its bytes the plugin tells of; in all communicators of this process.
 void set_nccl_environment(int rank, const std::string& root, const std::string& plugin, const std::string& plugin_name,
                           bool emulated, bool direct);
 

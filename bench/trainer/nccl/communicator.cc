@@ -69,8 +69,9 @@ Result<void> NcclCommunicator::health() const {
   return tl::unexpected(nccl_error(error, "NCCL"));
 }
 
-void NcclCommunicator::abort() {
+void NcclCommunicator::abort(std::optional<Error> why) {
   if (std::exchange(aborted_, true)) return;
+  why_aborted_ = std::move(why);
   if (comm_ != nullptr) library_.nccl.comm_abort(std::exchange(comm_, nullptr));
   drained_ = drain();
 }
@@ -91,6 +92,7 @@ bool NcclCommunicator::drain() const {
 }
 
 Error NcclCommunicator::aborted_error() const {
+  if (why_aborted_) return *why_aborted_;
   return {ErrorCode::kRemote, drained_ ? "the communicator was aborted"
                                        : "the communicator was aborted, and its device did not end its work in time"};
 }
@@ -146,7 +148,7 @@ Result<CollectiveOutcome> NcclPending::wait() {
   const Clock::time_point end{Clock::duration(end_->load())};  // the notes were written before
   if (ended && notes_ != nullptr && notes_->error) ended = tl::unexpected(*notes_->error);
   if (!ended) {
-    communicator_.abort();
+    communicator_.abort(ended.error());
     return tl::unexpected(ended.error());
   }
   CollectiveOutcome outcome{.seconds = std::chrono::duration<double>(end - started_).count()};

@@ -26,7 +26,8 @@ class NcclCommunicator {
   Result<void> connect(int rank, int size, const NcclUniqueId& id, void* stream);
   // Ends its kernels at once. Only then do the copies behind them run, which may still write to a buffer that its owner
   // is about to free: all of them are waited for.
-  void abort();
+  // `why`: what it is about, which all that wait are told.
+  void abort(std::optional<Error> why = {});
   bool aborted() const { return aborted_; }
   Error aborted_error() const;
   // Whether the device is done with all of it. Otherwise what it may still touch has to stay.
@@ -57,6 +58,7 @@ class NcclCommunicator {
   bool owns_stream_ = false;
   bool aborted_ = false;
   bool drained_ = false;  // by an abort
+  std::optional<Error> why_aborted_;
 };
 
 // What an exchange found out by itself, before the end of its work on the device.

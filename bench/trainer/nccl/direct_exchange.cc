@@ -29,6 +29,7 @@ T* as(std::byte* memory) {
 
 struct DirectExchange::Marking {
   DirectExchange& exchange;
+  const float* weights;  // of the blocks, in host memory: a room that a larger bucket may have outgrown since
   const float* values;
   std::size_t count;
   std::shared_ptr<ExchangeNotes> notes;
@@ -151,7 +152,7 @@ Result<void> DirectExchange::mark_important(NcclCommunicator& communicator, cons
   const int copied = cuda.memcpy_async(weights_.host.get(), weights_.device, blocks * sizeof(float), kDeviceToHost,
                                        communicator.stream());
   if (auto ok = communicator.check_cuda(copied, "cudaMemcpyAsync"); !ok) return ok;
-  auto marking = std::make_unique<Marking>(Marking{*this, values, count, notes});
+  auto marking = std::make_unique<Marking>(Marking{*this, as<const float>(weights_.host.get()), values, count, notes});
   const int queued = cuda.launch_host_function(communicator.stream(), mark, marking.get());
   if (auto ok = communicator.check_cuda(queued, "cudaLaunchHostFunc"); !ok) return ok;
   static_cast<void>(marking.release());  // mark() deletes it
@@ -162,8 +163,7 @@ void DirectExchange::mark(void* marking) {
   const std::unique_ptr<Marking> to(static_cast<Marking*>(marking));
   DirectExchange& self = to->exchange;
   const std::size_t blocks = blocks_of(to->count);
-  const auto marks =
-      most_important(std::span(as<const float>(self.weights_.host.get()), blocks), self.options_.important);
+  const auto marks = most_important(std::span(to->weights, blocks), self.options_.important);
   const int marked =
       self.marker_->markImportance(to->values, to->count * sizeof(float), kBlockBytes, marks.data(), blocks);
   if (marked == CLUSTAR_OK) return;
@@ -235,7 +235,17 @@ Result<std::vector<proxy::ElementRange>> DirectExchange::missing_of(const Arriva
   const std::size_t bytes = elements * sizeof(float);
   // From registered memory NCCL makes one transfer of a send, from its own buffers one of each chunk.
   const bool whole = std::all_of(lost->begin(), lost->end(), [](const auto& part) { return part.transfer == 0; });
-  return proxy::lost_elements(*lost, whole ? bytes : proxy::p2p_chunk_bytes(bytes), bytes, sizeof(float));
+  const std::size_t chunk = whole ? bytes : proxy::p2p_chunk_bytes(bytes);
+  for (const proxy::LostBytes& part : *lost) {
+    if (part.offset + part.bytes <= chunk && part.transfer * chunk + part.offset + part.bytes <= bytes) continue;
+    return fail(
+        ErrorCode::kInternal,
+        fmt::format(
+            "the plugin's listMissingFrom tells of {} bytes at {} of transfer {} of a send of {} bytes from rank "
+            "{}, whose transfers have {}: which elements they are is not known",
+            part.bytes, part.offset, part.transfer, bytes, arrival.sender, chunk));
+  }
+  return proxy::lost_elements(*lost, chunk, bytes, sizeof(float));
 }
 
 // NCCL numbers communicators by itself: the plugin's list has the number beside the name.

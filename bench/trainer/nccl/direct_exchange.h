@@ -25,8 +25,9 @@
 
 namespace clustar::bench::trainer {
 
-// All of it happens in the order of one stream, to which the calls only add: no call waits for the network or the
-// device. So one set of memory serves any number of exchanges that are under way. Of one thread.
+// All of it happens in the order of one stream, to which the calls only add: so one set of memory serves any number of
+// exchanges that are under way. A call waits where NCCL connects the ranks, in the first exchange, and where a bucket
+// is larger than all before it, for which memory is made; what was outgrown stays until the end. Of one thread.
 class DirectExchange {
  public:
   // kUnavailable: there is no such GPU, or the plugin has no API for what was asked.

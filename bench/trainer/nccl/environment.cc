@@ -24,6 +24,10 @@ void set_nccl_environment(int rank, const std::string& root, const std::string& 
   if (direct) {
     setenv("NCCL_NCHANNELS_PER_NET_PEER", "1", kReplace);
     setenv("NCCL_MAX_P2P_NCHANNELS", "1", kReplace);
+    // As NCCL has them by itself: where a send's transfers begin (bench/proxy/direct_blocks.h) follows from them.
+    setenv("NCCL_P2P_NET_CHUNKSIZE", "131072", kReplace);
+    setenv("NCCL_CHUNK_SIZE", "0", kReplace);
+    setenv("NCCL_BUFFSIZE", "4194304", kReplace);
   }
   if (!emulated) return;
   // What the emulated device can do; NCCL would choose other ways on what it takes for a GPU.

@@ -17,16 +17,21 @@ void join_ranges(std::span<std::vector<ElementRange>> missing, std::size_t most)
     for (std::size_t i = 1; i < ranges.size(); ++i) gaps.push_back(ranges[i].begin - ranges[i - 1].end);
   }
   if (total <= most || gaps.empty()) return;
-  std::size_t too_many = std::min(total - most, gaps.size());
+  const std::size_t too_many = std::min(total - most, gaps.size());
   const auto widest = gaps.begin() + static_cast<std::ptrdiff_t>(too_many - 1);
   std::nth_element(gaps.begin(), widest, gaps.end());
-  const std::size_t joined = *widest;
+  const std::size_t last = *widest;
+  // Of the gaps of that length as many as are left over, once all shorter ones are joined.
+  std::size_t of_last = too_many - static_cast<std::size_t>(std::count_if(gaps.begin(), gaps.end(),
+                                                                          [&](std::size_t gap) { return gap < last; }));
   for (auto& ranges : missing) {
     std::vector<ElementRange> fewer;
     for (const ElementRange& range : ranges) {
-      if (!fewer.empty() && too_many > 0 && range.begin - fewer.back().end <= joined) {
+      const std::size_t gap = fewer.empty() ? last + 1 : range.begin - fewer.back().end;
+      const bool joins = gap < last || (gap == last && of_last > 0);
+      if (gap == last && joins) --of_last;
+      if (joins) {
         fewer.back().end = range.end;
-        --too_many;
       } else {
         fewer.push_back(range);
       }
