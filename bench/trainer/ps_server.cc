@@ -79,8 +79,8 @@ void PsServer::run() {
 }
 
 PsServer::Deadline PsServer::stall_limit() const {
-  constexpr std::chrono::hours kForever{24 * 365};
-  return steady_clock::now() + (options_.stall_timeout.count() > 0 ? options_.stall_timeout : milliseconds(kForever));
+  constexpr std::chrono::hours kNoEnd{24 * 365};
+  return steady_clock::now() + (options_.stall_timeout.count() > 0 ? options_.stall_timeout : milliseconds(kNoEnd));
 }
 
 // "rank 1" or "ranks 1, 2"
