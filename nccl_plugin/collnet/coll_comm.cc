@@ -217,9 +217,16 @@ CollRequest* CollComm::add(std::unique_ptr<CollRequest> request) {
   return requests_.back().get();
 }
 
-void CollComm::tell(std::uint32_t kind, Arithmetic how, std::size_t bytes, const Window& window) {
-  ring_->tell({started_++, kind, static_cast<std::uint16_t>(how.type), static_cast<std::uint16_t>(how.reduction), bytes,
-               window.offset, window.bytes_per_rank});
+void CollComm::tell(CollRequest& request, std::uint32_t kind, Arithmetic how, const Window& window) {
+  const Started started{started_++,
+                        kind,
+                        static_cast<std::uint16_t>(how.type),
+                        static_cast<std::uint16_t>(how.reduction),
+                        request.bytes(),
+                        window.offset,
+                        window.bytes_per_rank};
+  request.fingerprint = fingerprint_of(started);
+  ring_->tell(started);
   compare();
 }
 
@@ -254,7 +261,7 @@ Result<CollRequest*> CollComm::all_reduce(const CollRange& send, const CollRange
   request->runs([this, work, count, how](auto& operations) {
     operations.push_back(engine_->all_reduce(work.data, count, how.type, how.reduction));
   });
-  tell(Started::kAllReduce, how, bytes, {});
+  tell(*request, Started::kAllReduce, how, {});
   return add(std::move(request));
 }
 
@@ -277,7 +284,7 @@ Result<CollRequest*> CollComm::all_gather(const CollRange& send, const CollRange
       operations.push_back(engine_->broadcast(work.data + share.begin, share.bytes, share.rank));
     }
   });
-  tell(Started::kAllGather, {paraexpress::DataType::kUint8, paraexpress::Reduction::kSum}, window.bytes, window);
+  tell(*request, Started::kAllGather, {paraexpress::DataType::kUint8, paraexpress::Reduction::kSum}, window);
   return add(std::move(request));
 }
 
@@ -310,7 +317,7 @@ Result<CollRequest*> CollComm::reduce_scatter(const CollRange& send, const CollR
         window.whole() ? engine_->reduce_scatter(work.data, window.bytes_per_rank / element, how.type, how.reduction)
                        : engine_->all_reduce(work.data, window.bytes / element, how.type, how.reduction));
   });
-  tell(Started::kReduceScatter, how, window.bytes, window);
+  tell(*request, Started::kReduceScatter, how, window);
   return add(std::move(request));
 }
 
@@ -331,6 +338,8 @@ Result<bool> CollComm::advance(CollRequest& request) {
     }
     if (const auto there = request.arrives(); !there || !*there) return there;
     if (!is_next(request)) return false;
+    // The next rank's word may come when its bytes have long been here.
+    engine_->agree_on(request.fingerprint);
     request.start();
   }
   if (const auto ended = request.sums(); !ended || !*ended) {

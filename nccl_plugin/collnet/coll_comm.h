@@ -81,7 +81,7 @@ class CollComm {
   Result<std::unique_ptr<HostTwin>> make_twin(const gdr::MemoryRef& memory);
   Result<void> with_engine(const gdr::MemoryRef& memory, HostTwin* twin);
   CollRequest* add(std::unique_ptr<CollRequest> request);
-  void tell(std::uint32_t kind, Arithmetic how, std::size_t bytes, const Window& window);
+  void tell(CollRequest& request, std::uint32_t kind, Arithmetic how, const Window& window);
   // As far as it goes. True: it is done.
   Result<bool> advance(CollRequest& request);
   bool is_next(const CollRequest& request) const;

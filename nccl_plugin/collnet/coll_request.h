@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -70,7 +71,8 @@ class CollRequest {
   bool stands_still();
 
   paraexpress::Staging::Block* room() const { return room_; }
-  bool taken_back = false;  // NCCL's memory, before the end
+  std::uint64_t fingerprint = 0;  // what all ranks must take it for
+  bool taken_back = false;        // NCCL's memory, before the end
   std::optional<Result<void>> outcome{};
 
  private:

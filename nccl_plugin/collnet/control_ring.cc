@@ -34,6 +34,17 @@ std::string to_string(const Started& started) {
                          : fmt::format(", from {} of {} a rank", started.window_offset, started.bytes_per_rank));
 }
 
+// FNV-1a, by fields.
+std::uint64_t fingerprint_of(const Started& started) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const std::uint64_t field :
+       {std::uint64_t{started.kind}, std::uint64_t{started.type}, std::uint64_t{started.reduction}, started.bytes,
+        started.window_offset, started.bytes_per_rank}) {
+    hash = (hash ^ field) * 1099511628211u;
+  }
+  return hash;
+}
+
 Result<std::unique_ptr<ControlRing>> ControlRing::connect(transport::Transport& transport,
                                                           transport::Listener& listener,
                                                           std::span<const transport::Handle> handles,

@@ -30,6 +30,8 @@ struct Started {
   enum Kind : std::uint32_t { kAllReduce, kAllGather, kReduceScatter, kLeaves };
 };
 std::string to_string(const Started& started);
+// Of all but the number.
+std::uint64_t fingerprint_of(const Started& started);
 
 // Thread rule: one thread at a time.
 class ControlRing {

@@ -107,6 +107,10 @@ class TheEngine final : public Engine {
     work.root = root;
     return start(std::move(work), count, 1);
   }
+  void agree_on(std::uint64_t what) override {
+    const std::lock_guard lock(mutex_);
+    agreed_ = (agreed_ ^ what) * 1099511628211;  // FNV-1a: in their order
+  }
   std::unique_ptr<Operation> push(void* elements, std::size_t count, DataType type, Reduction reduction) override {
     return start(work_of(Collective::kPush, elements, count, type, reduction), count, element_bytes(type));
   }
@@ -236,6 +240,7 @@ class TheEngine final : public Engine {
   std::shared_ptr<const PlanChoice> choice_{};
   std::uint32_t helpers_ = 0;
   std::string regions_{}, regions_found_{};
+  std::uint64_t agreed_ = 0;
   bool closed_ = false;
   bool started_ = false, served_ = false;  // its thread; has ended
   LibraryThread thread_{};
@@ -280,6 +285,7 @@ std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t count, std:
       return refuse({ErrorCode::kInvalidArgument,
                      fmt::format("a broadcast from rank {}; allowed: 0 to {}", work.root, options_.ranks - 1)});
     }
+    work.agreed = agreed_;
     auto pushed = pushes_.admit(work.collective, work.data, bytes, work.type);
     if (!pushed) return refuse(pushed.error());
     if (options_.ranks == 1) {

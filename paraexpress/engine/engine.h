@@ -111,6 +111,10 @@ class Engine {
   // All ranks have the root's bytes afterwards. Ranks that disagree about the root get an error, at the latest in the
   // next operation without helpers.
   virtual std::unique_ptr<Operation> broadcast(void* bytes, std::size_t count, Member root) = 0;
+  // What else the operations from here on are, as all ranks must agree about it, in this order: ranks that differ get
+  // no bytes of each other (but for 1 case in 127), so that none has a result of what another takes for something else.
+  // They wait for an error: an abort() of one that knows better, or `stall`. Without helpers.
+  virtual void agree_on(std::uint64_t what) = 0;
   // An all-reduce in two halves. In between each part of the result is at some rank, and the memory may not be used for
   // anything but its pull: of the same elements and type.
   virtual std::unique_ptr<Operation> push(void* elements, std::size_t count, DataType type,

@@ -60,14 +60,15 @@ void Runner::release() {
 
 // A link's messages are told from those of the other direction, of a neighbouring operation and of one that another
 // rank takes for something else; the order does the rest. Two ranks that both take themselves for the root of a
-// broadcast only send: the next operation finds it out. Helpers know of no broadcasts. Tags are few and come again: a
-// connection of MLT takes 4,096 different ones (mlt/core/options.h).
+// broadcast only send: the next operation finds it out. Helpers know of no broadcasts, nor of what the ranks agreed on.
+// Tags are few and come again: a connection of MLT takes 4,096 different ones (mlt/core/options.h).
 int Runner::tags_of(const Work& work) {
   constexpr int kNumbers = 16;
   static_assert(kChecks * kNumbers * 2 + 4 < 4096);
   roots_ = (roots_ + static_cast<int>(work.root)) % kChecks;
-  const int roots = lines_ == nullptr || !work.helpers.empty() ? 0 : roots_;
-  return 1 + ((kind_of(work) + roots) % kChecks * kNumbers + static_cast<int>(work.number % kNumbers)) * 2;
+  const bool with_helpers = lines_ == nullptr || !work.helpers.empty();
+  const int agreed = with_helpers ? 0 : roots_ + static_cast<int>(work.agreed % kChecks);
+  return 1 + ((kind_of(work) + agreed) % kChecks * kNumbers + static_cast<int>(work.number % kNumbers)) * 2;
 }
 
 Result<void> Runner::make_places(const Running& one) {

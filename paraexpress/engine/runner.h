@@ -28,7 +28,8 @@ struct Work {
   std::uint64_t count = 0;  // elements
   DataType type = DataType::kFloat32;
   Reduction reduction = Reduction::kSum;
-  Member root = 0;  // of a broadcast
+  Member root = 0;           // of a broadcast
+  std::uint64_t agreed = 0;  // a number that is the same on all ranks (Engine::agree_on)
   const Seat* seat = nullptr;
   std::vector<ElementRange> ranges{};
   std::uint64_t chunk = 0;             // elements

@@ -147,6 +147,30 @@ TEST(EngineCollectives, ABroadcastFromTwoRootsIsAnErrorOfTheNextOperationAtTheLa
               Each(HasSubstr("the same operations")));
 }
 
+TEST(EngineCollectives, WhoAgreesOnSomethingElseHasNoResult) {
+  EXPECT_THAT(errors_of([](Engine& engine, float* memory, Member rank) {
+                engine.agree_on(40);
+                expect_done(engine.all_reduce(memory, 1000, DataType::kFloat32));
+                engine.agree_on(rank == 1 ? 2 : 1);
+                return engine.all_reduce(memory, 1000, DataType::kFloat32);
+              }),
+              Each(HasSubstr("the same operations")));
+}
+
+// The second operation looks the same again, and the first has not ended.
+TEST(EngineCollectives, TwoThatAreSwappedHaveNoResult) {
+  EXPECT_THAT(errors_of([](Engine& engine, float* memory, Member rank) {
+                std::vector<std::unique_ptr<Operation>> started;
+                for (const bool first : {true, false}) {
+                  engine.agree_on(first == (rank == 1) ? 2 : 1);
+                  started.push_back(engine.all_reduce(memory + started.size() * 500, 500, DataType::kFloat32));
+                }
+                EXPECT_FALSE(started.front()->wait());
+                return std::move(started.back());
+              }),
+              Each(HasSubstr("the same operations")));
+}
+
 TEST(Pushes, APullIsOfWhatWasPushed) {
   std::array<std::byte, 100> memory{};
   const std::byte* const at = memory.data();
