@@ -32,7 +32,8 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
       .add_option("--arms", arguments.arms,
                   "Comma list of tcp-cubic, tcp-bbr, tcp-cubic-rto5, tcp-bbr-rto5, tcp-cubic-ecn, mptcp, clustar-tcp, "
                   "mlt-p0, mlt-p1, "
-                  "mlt-gbn, mlt-deadline, mlt-1path (default: those of each scenario), mlt-p0-dpdk, mlt-p1-dpdk")
+                  "mlt-gbn, mlt-deadline, mlt-1path (default: those of each scenario), mlt-p0-dpdk, mlt-p1-dpdk, "
+                  "mlt-p0-xdp, mlt-p1-xdp")
       ->delimiter(',')
       ->type_name("NAME")
       ->needs(suite);

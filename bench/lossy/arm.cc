@@ -33,10 +33,13 @@ std::vector<Arm> make_arms() {
       mlt("mlt-1path", "MLT, reliable, one path"),
       mlt("mlt-p0-dpdk", "MLT, reliable, by DPDK"),
       mlt("mlt-p1-dpdk", "MLT, 1 % may be missing, by DPDK"),
+      mlt("mlt-p0-xdp", "MLT, reliable, by DPDK over XDP"),
+      mlt("mlt-p1-xdp", "MLT, 1 % may be missing, by DPDK over XDP"),
   };
   for (Arm& arm : arms) {
     if (arm.name == "tcp-cubic-ecn") arm.ecn = true;
     if (arm.name.ends_with("-dpdk")) arm.io = "dpdk";
+    if (arm.name.ends_with("-xdp")) arm.io = "dpdk", arm.driver = "net_af_xdp";
     if (arm.name.starts_with("mlt-p1")) arm.tolerance_ppm = 10'000;
     if (arm.name == "mlt-gbn") arm.mode = MltMode::kGoBackN;
     if (arm.name == "mlt-deadline") arm.mode = MltMode::kStaticDeadline;

@@ -31,7 +31,9 @@ struct Arm {
   MltMode mode = MltMode::kNormal;
   std::uint32_t tolerance_ppm = 0;  // of each round's bytes at a receiver; 0 = reliable
   int paths = 0;                    // of MLT; 0 = its own choice
-  std::string io = "udp";           // of MLT, as CLUSTAR_IO; dpdk: net_af_packet on the host's interface
+  std::string io = "udp";           // of MLT, as CLUSTAR_IO
+  // Of io "dpdk": the driver, on the host's interface beside the kernel.
+  std::string driver = "net_af_packet";
 };
 
 // Those that a scenario leaves out unless they are named, because of what they need, are among them.

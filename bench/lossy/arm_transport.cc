@@ -27,7 +27,7 @@ Config config_of(const Terms& terms) {
   config.edit<NetworkSettings>()->family_name = "ipv4";
   config.edit<TcpSettings>()->congestion = terms.arm.congestion;
   config.edit<MltSettings>()->io = terms.arm.io;
-  config.edit<DpdkSettings>()->devices = "net_af_packet0,iface=eth0";
+  config.edit<DpdkSettings>()->devices = terms.arm.driver + "0,iface=eth0";
   config.edit<DpdkSettings>()->huge_pages = "no";
   return config;
 }

@@ -20,7 +20,7 @@ constexpr std::size_t kEthernet = 14, kIp = 20, kUdp = 8;
 // Of those with paths, bad_path() has more.
 const std::vector<std::string> kEveryArm{"tcp-cubic",   "tcp-bbr", "tcp-cubic-rto5", "tcp-bbr-rto5", "tcp-cubic-ecn",
                                          "clustar-tcp", "mlt-p0",  "mlt-p1",         "mlt-gbn",      "mlt-deadline"};
-const std::vector<std::string> kByDpdk{"mlt-p0-dpdk", "mlt-p1-dpdk"};
+const std::vector<std::string> kByDpdk{"mlt-p0-dpdk", "mlt-p1-dpdk", "mlt-p0-xdp", "mlt-p1-xdp"};
 const std::vector<std::string> kQuickArms{"tcp-cubic", "tcp-cubic-rto5", "tcp-bbr", "mlt-p0", "mlt-p1"};
 
 using Kind = BarSpec::Kind;

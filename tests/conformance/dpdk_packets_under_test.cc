@@ -95,6 +95,23 @@ PacketIoUnderTest over_veth(const std::string& name, const std::string& driver, 
           }};
 }
 
+// The kernel has the ends' addresses, too, and answers for each at its own interface only.
+PacketIoUnderTest over_xdp_beside_the_kernel() {
+  return {"dpdk_af_xdp_beside_the_kernel", []() -> Result<std::unique_ptr<PacketIoBed>> {
+            if (const auto made = bridge(); !made) return tl::unexpected(made.error());
+            std::string command = "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore";
+            for (std::size_t end = 0; end < PacketIoBed::kEnds; ++end) {
+              command += fmt::format(" && ip addr add {} dev e{}", address_of(end), end);
+            }
+            if (const auto made = shell(command); !made) return tl::unexpected(made.error());
+            return DpdkBed::create(
+                [&](std::size_t end) {
+                  return open_dpdk(fmt::format("net_af_xdp{},iface=e{}", end, end), address_of(end), kRoomy);
+                },
+                false);
+          }};
+}
+
 // A bridge takes for itself what goes to the MAC of one of its ports, which is the device's, too, at first.
 PacketIoUnderTest over_tap() {
   return {"dpdk_tap", []() -> Result<std::unique_ptr<PacketIoBed>> {
@@ -136,6 +153,7 @@ std::vector<PacketIoUnderTest> packet_ios_under_test() {
       one_host(),
       over_veth("dpdk_af_packet", "net_af_packet", {.paths = 32}),
       over_veth("dpdk_af_xdp", "net_af_xdp", {.paths = 1}),
+      over_xdp_beside_the_kernel(),
       over_tap(),
   };
 }

@@ -1,5 +1,5 @@
 // A host with DPDK and one with kernel UDP on one wire that loses packets: they train, and stay alike bit for bit. DPDK
-// has the interface of its host beside the kernel (net_af_packet), with the kernel's address.
+// has the interface of its host beside the kernel, with the kernel's address.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,10 +16,9 @@ namespace clustar {
 namespace {
 
 const std::string kClustar = CLUSTAR_EXECUTABLE;
-constexpr const char* kDpdk =
-    "CLUSTAR_IO=dpdk CLUSTAR_DPDK_HUGE_PAGES=no CLUSTAR_DPDK_DEVICES=net_af_packet0,iface=eth0";
 
-class DpdkPair : public ::testing::Test {
+// Of a driver of DPDK.
+class DpdkPair : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (::getuid() != 0) GTEST_SKIP() << "needs root, to make hosts";
@@ -31,6 +30,10 @@ class DpdkPair : public ::testing::Test {
   void TearDown() override {
     tests::run_command(kClustar + " fabric down --name " + name_);
     std::filesystem::remove(json_);
+  }
+  static std::string dpdk() {
+    return std::string("CLUSTAR_IO=dpdk CLUSTAR_DPDK_HUGE_PAGES=no CLUSTAR_DPDK_DEVICES=") + GetParam() +
+           "0,iface=eth0";
   }
   std::string on(int host) const {
     return kClustar + " fabric exec --name " + name_ + " " + std::to_string(host) + " -- ";
@@ -51,7 +54,7 @@ class DpdkPair : public ::testing::Test {
                                          "; status=$?; wait $other && exit $status)");
     EXPECT_EQ(done.status, 0) << done.text;
     if (done.status != 0) return 0;
-    EXPECT_NE(done.text.find("net_af_packet0"), std::string::npos) << "not by DPDK:\n" << done.text;
+    EXPECT_NE(done.text.find(std::string(GetParam()) + "0"), std::string::npos) << "not by DPDK:\n" << done.text;
     const auto results = nlohmann::json::parse(std::ifstream(json_)).at("results");
     EXPECT_EQ(results.at("replicas_identical"), true);
     EXPECT_GT(results.at("bytes_sent").get<double>(), 1e7);
@@ -64,16 +67,19 @@ class DpdkPair : public ::testing::Test {
   std::string more_;
 };
 
-TEST_F(DpdkPair, OneByDpdkOneByTheKernelTrainAlikeWhilePacketsAreLost) {
-  EXPECT_EQ(expect_alike(kDpdk, "CLUSTAR_IO=udp"), 0);
+TEST_P(DpdkPair, OneByDpdkOneByTheKernelTrainAlikeWhilePacketsAreLost) {
+  EXPECT_EQ(expect_alike(dpdk(), "CLUSTAR_IO=udp"), 0);
 }
 
-TEST_F(DpdkPair, TheyDoSoWhereSomeMayStayMissing) {
+TEST_P(DpdkPair, TheyDoSoWhereSomeMayStayMissing) {
   more_ = " --loss-tolerance 0.01";
-  EXPECT_GT(expect_alike(std::string("CLUSTAR_LOSS_WARMUP=0 ") + kDpdk, "CLUSTAR_LOSS_WARMUP=0 CLUSTAR_IO=udp"), 0);
+  EXPECT_GT(expect_alike("CLUSTAR_LOSS_WARMUP=0 " + dpdk(), "CLUSTAR_LOSS_WARMUP=0 CLUSTAR_IO=udp"), 0);
 }
 
-TEST_F(DpdkPair, BothByDpdkTrainAlikeWhilePacketsAreLost) { EXPECT_EQ(expect_alike(kDpdk, kDpdk), 0); }
+TEST_P(DpdkPair, BothByDpdkTrainAlikeWhilePacketsAreLost) { EXPECT_EQ(expect_alike(dpdk(), dpdk()), 0); }
+
+INSTANTIATE_TEST_SUITE_P(Drivers, DpdkPair, ::testing::Values("net_af_packet", "net_af_xdp"),
+                         [](const auto& driver) { return std::string(driver.param); });
 
 }  // namespace
 }  // namespace clustar

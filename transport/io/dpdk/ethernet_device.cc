@@ -48,12 +48,14 @@ std::uint32_t wanted_queues(const DeviceSpec& spec, const PortOptions& options) 
 }
 
 // The ring that net_af_packet shares with the kernel has frames of 2,048 bytes, unless it is told otherwise.
-std::string arguments_for(const DeviceSpec& spec, std::size_t mtu, const PortOptions& options) {
+std::string arguments_for(const DeviceSpec& spec, std::size_t mtu, const PortOptions& options,
+                          const SteeringProgram* steering) {
   std::string whole = spec.whole();
   const std::string_view queues = queues_argument(spec);
   if (options.queues > 1 && !queues.empty() && !spec.argument(queues)) {
     whole += fmt::format(",{}={}", queues, options.queues);
   }
+  if (steering != nullptr) whole += ",xdp_prog=" + steering->path();
   if (spec.driver() != "net_af_packet" || spec.argument("framesz")) return whole;
   const std::size_t frame = std::bit_ceil(std::max<std::size_t>(mtu + 256, kLeastRoom));
   whole += fmt::format(",framesz={},blocksz={}", frame, std::max<std::size_t>(frame, 4096));
@@ -82,7 +84,13 @@ Result<void> EthernetDevice::start(const PortOptions& options) {
   const std::lock_guard lock(hotplug());
   take_complaints();
   if (rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_) != 0) {
-    const std::string arguments = arguments_for(spec_, options.mtu == 0 ? kUsualMtu : options.mtu, options);
+    if (options.beside_kernel && spec_.driver() == "net_af_xdp" && !spec_.argument("xdp_prog")) {
+      auto steering = SteeringProgram::make();
+      if (!steering) return tl::unexpected(steering.error());
+      steering_ = std::move(*steering);
+    }
+    const std::string arguments =
+        arguments_for(spec_, options.mtu == 0 ? kUsualMtu : options.mtu, options, steering_ ? &*steering_ : nullptr);
     if (const int code = rte_dev_probe(arguments.c_str()); code != 0) {
       auto lacks = failed("no such device of DPDK", code);
       lacks.error().message += "; `clustar doctor dpdk` says what lacks";

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,14 +16,16 @@
 #include "transport/io/dpdk/buffers.h"
 #include "transport/io/dpdk/core/device_spec.h"
 #include "transport/io/dpdk/core/ethernet.h"
+#include "transport/io/dpdk/steering/steering_program.h"
 
 namespace clustar::transport::io::dpdk {
 
 struct PortOptions {
   std::size_t mtu = 0;  // 0: the port's
   std::uint32_t descriptors = 1024;
-  std::uint32_t held = 2048;  // buffers besides those in the rings
-  std::uint32_t queues = 1;   // each way; a device that has fewer, or cannot spread packets over them, takes fewer
+  std::uint32_t held = 2048;   // buffers besides those in the rings
+  std::uint32_t queues = 1;    // each way; a device that has fewer, or cannot spread packets over them, takes fewer
+  bool beside_kernel = false;  // it has the port's address, too, and goes on using the interface
 };
 
 class EthernetDevice {
@@ -40,6 +43,9 @@ class EthernetDevice {
   bool is_virtual() const { return !spec_.pci; }
   // A frame's payload may lie in memory that DPDK does not know, and has been read when flush() has sent the frame.
   bool gathers() const { return gathers_; }
+  // The kernel hands it datagrams for ports that sockets with STEER_MARK hold, and answers to ARP requests without a
+  // sender's address, and keeps all else (steering/).
+  bool is_steered() const { return steering_.has_value(); }
   std::size_t queues() const { return outgoing_.size(); }
   int numa_node() const { return numa_node_; }
   std::string describe() const;  // "net_af_packet0 (net_af_packet), MTU 1500"
@@ -67,6 +73,7 @@ class EthernetDevice {
   Result<void> failed(const char* what, int code) const;
 
   const DeviceSpec spec_;
+  std::optional<SteeringProgram> steering_{};
   Pool pool_;
   std::uint16_t port_ = 0;
   bool there_ = false;

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "transport/io/dpdk/steering/steer.h"
 #include "transport/net/socket.h"
 
 namespace clustar::transport::io::dpdk {
@@ -52,13 +53,15 @@ Result<std::shared_ptr<Host>> Host::open(const DeviceSpec& spec, const Subnet& s
                 fmt::format("dpdk: {} is {} in this process already, and cannot be {}, too", spec.name,
                             to_text(host->subnet_.address), to_text(subnet.address)));
   }
-  auto device = EthernetDevice::open(spec, options);
+  PortOptions with = options;
+  with.beside_kernel = kernel_has(subnet.address);
+  auto device = EthernetDevice::open(spec, with);
   if (!device) return tl::unexpected(device.error());
   std::uint32_t random = 0;
   if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&random, 1))); !filled) {
     return tl::unexpected(filled.error());
   }
-  host.reset(new Host(spec.name, subnet, std::move(*device), random));
+  host.reset(new Host(spec.name, subnet, with.beside_kernel, std::move(*device), random));
   known = {host, true};
   return host;
 }
@@ -82,7 +85,7 @@ Result<std::uint16_t> Host::bind(Inbox& inbox, std::uint8_t paths) {
     if (binding.inbox != nullptr) continue;
     const auto first = static_cast<std::uint16_t>(slot * kPortsApart);
     if (kernel_owns_) {
-      auto held = HeldPorts::hold(subnet_.address, first, paths);
+      auto held = HeldPorts::hold(subnet_.address, first, paths, device_->is_steered() ? STEER_MARK : 0);
       if (!held) {
         reason = held.error().message;
         continue;
@@ -236,7 +239,9 @@ void Host::ask() {
     Buffer frame = device_->take(kArpFrameBytes);
     if (!frame) continue;  // it is asked again
     const Mac to = one->mac.value_or(kBroadcast);
-    write_arp(frame_of(*frame), {false, device_->mac(), subnet_.address, one->mac.value_or(Mac{}), one->ip}, to);
+    // What is asked in its own name the kernel would be told.
+    const Ipv4 from = device_->is_steered() ? 0 : subnet_.address;
+    write_arp(frame_of(*frame), {false, device_->mac(), from, one->mac.value_or(Mac{}), one->ip}, to);
     device_->send(std::move(frame));
     ++counters_.asked;
   }

@@ -92,10 +92,11 @@ class Host {
     std::optional<HeldPorts> held{};
   };
 
-  Host(std::string name, const Subnet& subnet, std::unique_ptr<EthernetDevice> device, std::uint32_t random)
+  Host(std::string name, const Subnet& subnet, bool kernel_owns, std::unique_ptr<EthernetDevice> device,
+       std::uint32_t random)
       : name_(std::move(name)),
         subnet_(subnet),
-        kernel_owns_(kernel_has(subnet.address)),
+        kernel_owns_(kernel_owns),
         device_(std::move(device)),
         neighbours_({}),
         random_(random) {}

@@ -87,7 +87,7 @@ std::size_t mtu_of_interface(const std::string& name) {
   return static_cast<std::size_t>(request.ifr_mtu);
 }
 
-Result<HeldPorts> HeldPorts::hold(Ipv4 address, std::uint16_t first, std::uint8_t count) {
+Result<HeldPorts> HeldPorts::hold(Ipv4 address, std::uint16_t first, std::uint8_t count, std::uint32_t mark) {
   HeldPorts held;
   for (unsigned k = 0; k < count; ++k) {
     FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -98,6 +98,7 @@ Result<HeldPorts> HeldPorts::hold(Ipv4 address, std::uint16_t first, std::uint8_
     const int least = 1;
     const bool bound = socket.fd() >= 0 &&
                        ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0 &&
+                       (mark == 0 || ::setsockopt(socket.fd(), SOL_SOCKET, SO_MARK, &mark, sizeof mark) == 0) &&
                        ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0;
     if (!bound) {
       return fail(ErrorCode::kUnavailable, fmt::format("dpdk: port {} of {} cannot be had: {}", first + k,

@@ -27,8 +27,8 @@ std::size_t mtu_of_interface(const std::string& name);
 // are never read.
 class HeldPorts {
  public:
-  // Error: one of them is taken.
-  static Result<HeldPorts> hold(Ipv4 address, std::uint16_t first, std::uint8_t count);
+  // `mark`: of the sockets (SO_MARK), where it is not 0. Error: one of them is taken, or may not be marked.
+  static Result<HeldPorts> hold(Ipv4 address, std::uint16_t first, std::uint8_t count, std::uint32_t mark = 0);
 
  private:
   std::vector<FileDescriptor> sockets_;
