@@ -162,6 +162,7 @@ THIRD_PARTY = [
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),
     (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),
     (r"bpf/.*|switch\.skel\.h", ("bench/fabric/switch",), "libbpf"),
+    (r"steer\.skel\.h", ("transport/io/dpdk/steering",), "the steering program"),
     (r"(torch|ATen|c10|pybind11)/.*", ("paraexpress/torch",), "PyTorch (slow to compile, and never in the plugin)"),
     (r"(jpeglib|jerror)\.h", ("bench/trainer/data/jpeg", "tests"), "libjpeg"),
     (r"zlib\.h", ("bench/trainer/data/idx", "tests"), "zlib"),
