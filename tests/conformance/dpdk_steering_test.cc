@@ -163,7 +163,8 @@ TEST_F(DpdkSteering, EachHasTheAnswersToItsOwnQuestions) {
 
 TEST_F(DpdkSteering, AnInterfaceHasOneSuchPortAndIsWholeAgainAfterIt) {
   const auto second = open_dpdk("net_af_xdp8,iface=s0", "10.7.0.1/24");
-  EXPECT_FALSE(second);
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("s0 has an XDP program already"), std::string::npos) << second.error().message;
   arrives(datagram(our_port()));
   EXPECT_TRUE(end_gets(1)) << "the first one goes on";
   EXPECT_TRUE(shell("ip link show s0 | grep -q xdp"));

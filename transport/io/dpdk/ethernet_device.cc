@@ -85,6 +85,15 @@ Result<void> EthernetDevice::start(const PortOptions& options) {
   take_complaints();
   if (rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_) != 0) {
     if (options.beside_kernel && spec_.driver() == "net_af_xdp" && !spec_.argument("xdp_prog")) {
+      // DPDK would fail as well, and take the other's program away.
+      const std::string interface = spec_.argument("iface").value_or("");
+      if (has_xdp_program(interface)) {
+        return fail(ErrorCode::kUnavailable,
+                    fmt::format("dpdk: {}: {} has an XDP program already, another process's port or another tool's "
+                                "(`ip link show {}`), and one that is shared with the kernel has but one; use "
+                                "net_af_packet, or `ip link set {} xdp off` where nobody needs it",
+                                spec_.name, interface, interface, interface));
+      }
       auto steering = SteeringProgram::make();
       if (!steering) return tl::unexpected(steering.error());
       steering_ = std::move(*steering);

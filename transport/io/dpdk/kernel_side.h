@@ -23,6 +23,9 @@ bool kernel_has(Ipv4 address);
 // 0: there is no such interface.
 std::size_t mtu_of_interface(const std::string& name);
 
+// Whether the kernel runs an XDP program for it. False where it cannot be told.
+bool has_xdp_program(const std::string& interface);
+
 // Sockets that hold UDP ports, so that the kernel gives them to nobody and refuses nothing that comes for them. They
 // are never read.
 class HeldPorts {
