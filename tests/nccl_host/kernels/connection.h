@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -43,13 +44,18 @@ class Poll {
 
   template <class Condition>
   void Until(Condition condition) const {
+    // More threads than cores wait here: one that polls must not keep the one that it waits for from running. It sleeps
+    // for an eighth of the time that it has waited, so that waiting costs little and takes little longer.
+    using std::chrono::microseconds;
+    constexpr microseconds kLeast{50}, kMost{1000};
+    const auto begin = std::chrono::steady_clock::now();
     for (int tries = 0; !condition(); ++tries) {
       if (abort_flag_ && Acquire(*abort_flag_) != 0) throw Aborted();
-      // More threads than cores wait here: one that polls must not keep the one that it waits for from running.
-      if (tries < 100)
+      const auto waited = std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - begin);
+      if (tries < 10)
         std::this_thread::yield();
       else
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        std::this_thread::sleep_for(std::clamp(waited / 8, kLeast, kMost));
     }
   }
 
