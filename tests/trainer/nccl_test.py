@@ -20,7 +20,7 @@ import evidence
 import logged
 
 # Much of their time NCCL's threads and kernels wait for each other.
-AT_ONCE = 3
+AT_ONCE = 2
 
 MNIST = ROOT.parent / "shared/data/mnist"
 
@@ -83,7 +83,7 @@ def train(args, collective, environment, options):
         if collective == "nccl":
             command += ["--nccl-library", args.library]
         try:
-            done = logged.run([str(word) for word in command], {"NCCL_DEBUG": "WARN", **os.environ, **environment}, timeout=60)
+            done = logged.run([str(word) for word in command], {"NCCL_DEBUG": "WARN", **os.environ, **environment}, timeout=120)
         except subprocess.TimeoutExpired as late:
             return f"{collective} did not end within {late.timeout} s\n{late.output[-1500:]}{late.stderr[-1500:]}", None
         if done.returncode:

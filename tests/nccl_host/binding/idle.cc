@@ -48,6 +48,14 @@ CLUSTAR_HIDDEN ssize_t recv(int socket, void* buffer, size_t size, int flags) {
   return -1;
 }
 
+CLUSTAR_HIDDEN int accept(int socket, sockaddr* address, socklen_t* length) {
+  const int result = accept4(socket, address, length, 0);
+  if (result >= 0 || errno != EAGAIN) return result;
+  Moment();
+  errno = EAGAIN;
+  return -1;
+}
+
 // The proxy's service thread, while something is under way.
 CLUSTAR_HIDDEN int poll(pollfd* sockets, nfds_t count, int milliseconds) {
   constexpr timespec kShort{0, 500'000};
