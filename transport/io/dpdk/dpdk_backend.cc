@@ -41,13 +41,13 @@ std::string pci_path_of(const DeviceSpec& spec) {
   return std::filesystem::canonical("/sys/bus/pci/devices/" + full, ignored).string();
 }
 
-// A virtual device's packets pass the kernel or another process; no descriptor tells of them, so a thread that sleeps
-// looks four times as often as on a socket's times.
+// A virtual device's packets pass the kernel or another process. Where no descriptor tells of them, a thread that
+// sleeps looks four times as often as on a socket's times.
 LinkProfile link_of(const EthernetDevice& device, const NetworkSettings& network) {
   const std::uint64_t set = static_cast<std::uint64_t>(network.line_mbps) * 1'000'000;
   const std::uint64_t rate = set != 0 ? set : device.line_rate_bps();
   LinkProfile link = LinkProfile::usual(device.is_virtual() ? LinkKind::kKernel : LinkKind::kPollMode, rate);
-  if (device.is_virtual()) link.wake_cost /= 4;
+  if (device.is_virtual() && device.ready_fds().empty()) link.wake_cost /= 4;
   return link;
 }
 

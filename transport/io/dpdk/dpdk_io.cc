@@ -1,10 +1,13 @@
 #include "transport/io/dpdk/dpdk_io.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cassert>
-#include <thread>
+#include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "transport/io/udp/frame.h"
@@ -66,6 +69,11 @@ Result<std::unique_ptr<DpdkIo>> DpdkIo::open(std::shared_ptr<Host> host, const D
     io->borrowed_.emplace(kBorrowed, std::move(*pool));
     io->capabilities_.copies = false;
     io->capabilities_.in_flight = kBorrowed;
+  }
+  const auto sockets = io->host_->device().ready_fds();
+  if (!sockets.empty() && io->inbox_.fd() >= 0) {
+    io->ready_.assign(sockets.begin(), sockets.end());
+    io->ready_.push_back(io->inbox_.fd());
   }
   const auto lock = io->host_->lock();
   const auto first = io->host_->bind(io->inbox_, options.paths);
@@ -236,7 +244,7 @@ std::size_t DpdkIo::deliver(std::span<RxPacket> packets) {
 
 Result<std::size_t> DpdkIo::receive(std::span<RxPacket> packets) {
   const auto lock = host_->lock();
-  host_->poll();
+  host_->poll(&inbox_);
   return deliver(packets);
 }
 
@@ -255,17 +263,33 @@ std::uint64_t DpdkIo::unsent_bytes() const {
 
 Duration DpdkIo::before_sleep() {
   const auto lock = host_->lock();
-  host_->poll();
-  return current_ || !inbox_.empty() ? Duration::zero() : Duration::max();
+  host_->poll(&inbox_);
+  inbox_.calm();
+  if (current_ || !inbox_.empty()) return Duration::zero();
+  if (ready_.empty()) return Duration::max();
+  // An interface that went down is an error of its socket, readable until somebody asks for it.
+  for (const int socket : host_->device().ready_fds()) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    static_cast<void>(::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length));
+  }
+  const Duration left = host_->time_left();
+  // Nothing tells when the device has room.
+  return host_->waiting_bytes() > 0 ? std::min(left, options_.link.wake_cost) : left;
 }
 
 void DpdkIo::wait(Duration timeout) {
   const TimePoint end = clock_.now() + timeout;
+  std::vector<pollfd> watched;
+  for (const int fd : ready_) watched.push_back({fd, POLLIN, 0});
   for (;;) {
-    if (before_sleep() == Duration::zero()) return;
+    const Duration most = before_sleep();
+    if (most == Duration::zero()) return;
     const TimePoint now = clock_.now();
     if (now >= end) return;
-    std::this_thread::sleep_for(std::min<Duration>(end - now, options_.link.blind_sleep()));
+    const Duration rest = std::min<Duration>(end - now, ready_.empty() ? options_.link.blind_sleep() : most);
+    const timespec limit{rest / std::chrono::seconds(1), (rest % std::chrono::seconds(1)).count()};
+    ::ppoll(watched.data(), watched.size(), &limit, nullptr);
   }
 }
 

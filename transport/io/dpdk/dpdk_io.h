@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "transport/base/system_clock.h"
 #include "transport/io/dpdk/borrowed.h"
@@ -60,6 +61,7 @@ class DpdkIo final : public PacketIo {
   PlacementHint expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(PlacementHint) override {}
   std::uint64_t unsent_bytes() const override;
+  std::span<const int> ready_fds() const override { return ready_; }
   Duration before_sleep() override;
   void wait(Duration timeout) override;
   void quiesce() override;
@@ -85,6 +87,7 @@ class DpdkIo final : public PacketIo {
   PeerTable<Peer> peers_{"dpdk"};
   Inbox inbox_;
   std::optional<Borrowed> borrowed_{};  // where the device gathers
+  std::vector<int> ready_{};            // the device's sockets and the inbox's; none where the device has none
   std::uint16_t first_port_ = 0;        // 0: not bound
   // That is given out packet by packet; it holds its buffer.
   std::optional<Datagram> current_{};

@@ -4,6 +4,7 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <bit>
@@ -63,6 +64,12 @@ std::string arguments_for(const DeviceSpec& spec, std::size_t mtu, const PortOpt
   return whole;
 }
 
+// Of the sockets by which a driver receives; 0: it has none.
+int socket_family(const DeviceSpec& spec) {
+  if (spec.driver() == "net_af_packet") return AF_PACKET;
+  return spec.driver() == "net_af_xdp" ? AF_XDP : 0;
+}
+
 }  // namespace
 
 Result<void> EthernetDevice::failed(const char* what, int code) const {
@@ -83,6 +90,8 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::open(const DeviceSpec& s
 Result<void> EthernetDevice::start(const PortOptions& options) {
   const std::lock_guard lock(hotplug());
   take_complaints();
+  const int family = socket_family(spec_);
+  const std::vector<int> before = family == 0 ? std::vector<int>() : sockets_of(family);
   if (rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_) != 0) {
     if (options.beside_kernel && spec_.driver() == "net_af_xdp" && !spec_.argument("xdp_prog")) {
       // DPDK would fail as well, and take the other's program away.
@@ -109,7 +118,17 @@ Result<void> EthernetDevice::start(const PortOptions& options) {
     if (code != 0) return failed("its driver makes no port", code);
   }
   there_ = true;
-  return configure(options);
+  if (const auto configured = configure(options); !configured) return configured;
+  if (family != 0) find_sockets(before);
+  return {};
+}
+
+// DPDK does not name them. Where others came at the same moment, which of them are the driver's is not known.
+void EthernetDevice::find_sockets(std::span<const int> before) {
+  for (const int socket : sockets_of(socket_family(spec_))) {
+    if (std::ranges::find(before, socket) == before.end()) sockets_.push_back(socket);
+  }
+  if (sockets_.size() != queues()) sockets_.clear();
 }
 
 Result<void> EthernetDevice::set_mtu(std::size_t wanted, std::uint32_t longest_frame) {

@@ -46,6 +46,8 @@ class EthernetDevice {
   // The kernel hands it datagrams for ports that sockets with STEER_MARK hold, and answers to ARP requests without a
   // sender's address, and keeps all else (steering/).
   bool is_steered() const { return steering_.has_value(); }
+  // Sockets of the driver's, one of which is readable when a frame has come; none: nothing tells of frames.
+  std::span<const int> ready_fds() const { return sockets_; }
   std::size_t queues() const { return outgoing_.size(); }
   int numa_node() const { return numa_node_; }
   std::string describe() const;  // "net_af_packet0 (net_af_packet), MTU 1500"
@@ -70,10 +72,12 @@ class EthernetDevice {
   Result<void> set_mtu(std::size_t wanted, std::uint32_t longest_frame);
   Result<void> set_up_queues(const PortOptions& options);
   Result<void> set_up_receive(std::uint16_t descriptors, std::uint32_t buffers);
+  void find_sockets(std::span<const int> before);
   Result<void> failed(const char* what, int code) const;
 
   const DeviceSpec spec_;
   std::optional<SteeringProgram> steering_{};
+  std::vector<int> sockets_{};  // the driver's
   Pool pool_;
   std::uint16_t port_ = 0;
   bool there_ = false;

@@ -147,7 +147,13 @@ void Host::send(Buffer frame, const SendTo& to) {
 
 bool Host::flush() { return device_->flush(); }
 
-void Host::poll() {
+Duration Host::time_left() const {
+  const TimePoint next = neighbours_.next_timeout();
+  return next == Neighbours::kNever ? Duration::max() : std::max(next - clock_.now(), Duration::zero());
+}
+
+void Host::poll(const Inbox* reader) {
+  reader_ = reader;
   const TimePoint now = clock_.now();
   std::array<rte_mbuf*, kFrames> frames;
   for (std::size_t round = 0; round < kMostBursts; ++round) {
@@ -158,6 +164,7 @@ void Host::poll() {
   }
   if (now >= neighbours_.next_timeout()) do_due(now);
   device_->flush();
+  reader_ = nullptr;
 }
 
 void Host::on_frame(Buffer frame, TimePoint now, bool is_own) {
@@ -206,6 +213,8 @@ void Host::on_udp(Buffer frame, const ParsedFrame& parsed, TimePoint now, bool i
     cause = &counters_.damaged;
   } else if (!binding.inbox->put({frame.get(), parsed.from, parsed.from_port, path, parsed.tos, now, parsed.payload})) {
     cause = &counters_.full;
+  } else if (binding.inbox != reader_ && !device_->ready_fds().empty()) {
+    binding.inbox->wake();
   }
   if (cause != nullptr) {
     ++*cause;

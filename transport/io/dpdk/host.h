@@ -79,8 +79,10 @@ class Host {
   bool flush();
   void drop_waiting() { device_->drop_waiting(); }  // of all ends
   std::size_t waiting_bytes() const { return device_->waiting_bytes(); }
-  // Locked. Reads what has come, for whichever end it is, and does what is due.
-  void poll();
+  // Locked. Reads what has come, for whichever end it is, and does what is due. Ends but that of `reader` are woken.
+  void poll(const Inbox* reader);
+  // Locked. Until something is due that no descriptor tells of.
+  Duration time_left() const;
   const HostCounters& counters() const { return counters_; }
 
  private:
@@ -119,6 +121,7 @@ class Host {
   std::unique_ptr<EthernetDevice> device_;
   SystemClock clock_;
   std::mutex mutex_;
+  const Inbox* reader_ = nullptr;  // of the end that polls
   Neighbours neighbours_;
   struct WaitingFrame {
     Buffer frame;

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <rte_mbuf.h>
+#include <sys/eventfd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/ring.h"
 #include "transport/base/time.h"
 #include "transport/io/dpdk/core/ethernet.h"
@@ -39,10 +42,21 @@ class Inbox {
     return true;
   }
   bool empty() const { return waiting_.empty(); }
+  // Of an end that sleeps on descriptors: readable after wake() until calm().
+  int fd() const { return waker_.fd(); }
+  void wake() {
+    if (!std::exchange(woken_, true)) ::eventfd_write(waker_.fd(), 1);
+  }
+  void calm() {
+    eventfd_t wakes = 0;
+    if (std::exchange(woken_, false)) ::eventfd_read(waker_.fd(), &wakes);
+  }
   Datagram take() { return waiting_.pop_front(); }
 
  private:
   const std::size_t most_;
+  FileDescriptor waker_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  bool woken_ = false;
   Ring<Datagram> waiting_;
 };
 

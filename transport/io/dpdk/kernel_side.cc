@@ -14,11 +14,14 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <system_error>
 
 namespace clustar::transport::io::dpdk {
 namespace {
@@ -89,6 +92,20 @@ std::size_t mtu_of_interface(const std::string& name) {
   name.copy(request.ifr_name, sizeof request.ifr_name - 1);
   if (::ioctl(socket.fd(), SIOCGIFMTU, &request) != 0 || request.ifr_mtu < 0) return 0;
   return static_cast<std::size_t>(request.ifr_mtu);
+}
+
+std::vector<int> sockets_of(int family) {
+  std::vector<int> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename();
+    int fd = -1;
+    int domain = 0;
+    socklen_t length = sizeof domain;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == family) found.push_back(fd);
+  }
+  return found;
 }
 
 bool has_xdp_program(const std::string& interface) {

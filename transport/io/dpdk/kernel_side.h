@@ -26,6 +26,9 @@ std::size_t mtu_of_interface(const std::string& name);
 // Whether the kernel runs an XDP program for it. False where it cannot be told.
 bool has_xdp_program(const std::string& interface);
 
+// This process's open sockets of a family, AF_PACKET or AF_XDP.
+std::vector<int> sockets_of(int family);
+
 // Sockets that hold UDP ports, so that the kernel gives them to nobody and refuses nothing that comes for them. They
 // are never read.
 class HeldPorts {
