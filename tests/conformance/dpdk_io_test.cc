@@ -4,6 +4,7 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <rte_ethdev.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -119,6 +120,38 @@ TEST(DpdkIo, ASocketOfTheKernelIsAPeer) {
   }
   EXPECT_GT(dpdk.host().counters().answered, 0u) << "the kernel asked for the MAC of 10.8.0.1, and DPDK's host answers";
   EXPECT_EQ(dpdk.host().counters().damaged, 0u);
+}
+
+bool is_readable(std::span<const int> fds) {
+  std::vector<pollfd> watched;
+  for (const int fd : fds) watched.push_back({fd, POLLIN, 0});
+  return ::poll(watched.data(), watched.size(), 0) > 0;
+}
+
+TEST(DpdkIo, AnEndThatSleepsIsWokenByTheOneThatReadItsPacket) {
+  auto first = beside_the_kernel();
+  if (!first) GTEST_SKIP() << first.error().message;
+  auto second = open_dpdk("net_af_packet9,iface=k0", "10.8.0.1/24");
+  ASSERT_TRUE(second) << second.error().message;
+  DpdkIo& sleeper = **second;
+  ASSERT_FALSE(sleeper.ready_fds().empty());
+  auto kernel = io::udp::UdpIo::open({.local = "10.8.0.2", .allow_gso = false});
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  const auto here = (*kernel)->add_peer(sleeper.local_address(), kFirst);
+  ASSERT_TRUE(here && sleeper.add_peer((*kernel)->local_address(), kSecond));
+  expect_passage(**kernel, *here, sleeper, 100);
+  ASSERT_TRUE(happens([&] { return sleeper.before_sleep() > Duration(0) && !is_readable(sleeper.ready_fds()); }));
+
+  PayloadBuffer buffer(**kernel, 100, 3);
+  ASSERT_EQ((*kernel)->send(packets_for(*here, buffer, 1, 100)).value(), 1u);
+  io::RxPacket one;
+  ASSERT_TRUE(happens([&] { return is_readable((*first)->ready_fds().first(1)); }));
+  EXPECT_EQ((*first)->receive(std::span(&one, 1)).value(), 0u) << "it is not for this end, which has read it";
+  EXPECT_FALSE(is_readable(sleeper.ready_fds().first(1)));
+  EXPECT_TRUE(is_readable(sleeper.ready_fds()));
+  ASSERT_EQ(sleeper.receive(std::span(&one, 1)).value(), 1u);
+  sleeper.release(std::span(&one, 1));
+  EXPECT_TRUE(happens([&] { return sleeper.before_sleep() > Duration(0) && !is_readable(sleeper.ready_fds()); }));
 }
 
 TEST(DpdkIo, WhatGoesToNobodyIsLostAndCounted) {

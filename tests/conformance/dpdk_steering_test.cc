@@ -4,13 +4,16 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "transport/io/dpdk/core/ethernet.h"
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/host.h"
+#include "transport/io/dpdk/steering/steering_program.h"
 
 namespace clustar::transport::conformance {
 namespace {
@@ -47,8 +51,9 @@ class DpdkSteering : public ::testing::Test {
         "ip link del s0 2>/dev/null; ip link add s0 type veth peer name s1 && ip link set s0 up && ip link set s1 up "
         "&& ip addr add 10.7.0.1/24 dev s0");
     ASSERT_TRUE(made) << made.error().message;
+    if (const auto program = io::dpdk::SteeringProgram::make(); !program) GTEST_SKIP() << program.error().message;
     auto opened = open_dpdk("net_af_xdp9,iface=s0", "10.7.0.1/24");
-    if (!opened) GTEST_SKIP() << opened.error().message;
+    ASSERT_TRUE(opened) << opened.error().message;
     dpdk_ = std::move(*opened);
     wire_ = FileDescriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   }
@@ -134,7 +139,7 @@ TEST_F(DpdkSteering, WhatHasNoPortOfOursIsTheKernels) {
   EXPECT_EQ(host().frames_received, 1u);
 }
 
-TEST_F(DpdkSteering, EachHasTheAnswersToItsOwnQuestions) {
+TEST_F(DpdkSteering, BothHearOfMacs) {
   KernelSocket kernel;
   net::Endpoint there{false, 0, {std::byte{10}, std::byte{7}, {}, std::byte{2}}};
   ASSERT_TRUE(dpdk_->add_peer(dpdk_->local_address(), there));
@@ -143,34 +148,61 @@ TEST_F(DpdkSteering, EachHasTheAnswersToItsOwnQuestions) {
   to.sin_port = htons(9);
   to.sin_addr.s_addr = htonl(kTheirs);
   EXPECT_EQ(::sendto(kernel.socket.fd(), "?", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to), 1);
+  static_cast<void>(dpdk_->before_sleep());
+  EXPECT_FALSE(dpdk_->knows_ways());
 
   std::vector<std::byte> answer(io::dpdk::kArpFrameBytes);
   io::dpdk::write_arp(answer, {true, kTheirMac, kTheirs, our_mac(), kOurs}, our_mac());
   arrives(answer);
   EXPECT_TRUE(within_seconds(
       [] { return static_cast<bool>(shell("ip neigh show 10.7.0.2 dev s0 | grep -q 02:00:00:00:00:09")); }));
-  static_cast<void>(dpdk_->before_sleep());
-  EXPECT_FALSE(dpdk_->knows_ways()) << "that one was the kernel's";
-
-  io::dpdk::write_arp(answer, {true, kTheirMac, kTheirs, our_mac(), 0}, our_mac());
-  arrives(answer);
   EXPECT_TRUE(within_seconds([&] {
     static_cast<void>(dpdk_->before_sleep());
     return dpdk_->knows_ways();
   }));
-  EXPECT_EQ(host().frames_received, 1u);
+  EXPECT_EQ(host().frames_received, 0u) << "it is the kernel's, and we read a copy";
 }
 
 TEST_F(DpdkSteering, AnInterfaceHasOneSuchPortAndIsWholeAgainAfterIt) {
-  const auto second = open_dpdk("net_af_xdp8,iface=s0", "10.7.0.1/24");
-  ASSERT_FALSE(second);
-  EXPECT_NE(second.error().message.find("s0 has an XDP program already"), std::string::npos) << second.error().message;
+  for (const char* const address : {"10.7.0.1/24", "10.7.0.9/24"}) {
+    const auto second = open_dpdk("net_af_xdp8,iface=s0", address);
+    ASSERT_FALSE(second);
+    EXPECT_NE(second.error().message.find("s0 has a net_af_xdp port already"), std::string::npos)
+        << second.error().message;
+  }
   arrives(datagram(our_port()));
   EXPECT_TRUE(end_gets(1)) << "the first one goes on";
   EXPECT_TRUE(shell("ip link show s0 | grep -q xdp"));
   dpdk_.reset();
   EXPECT_FALSE(shell("ip link show s0 | grep -q xdp"));
 }
+
+TEST_F(DpdkSteering, WhatAKilledProcessLeftIsRemoved) {
+  dpdk_.reset();
+  const auto program = io::dpdk::SteeringProgram::make();
+  ASSERT_TRUE(program);
+  const std::string file = "/proc/" + std::to_string(::getpid()) + program->path().substr(std::strlen("/proc/self"));
+  const auto left = shell("ip link set s0 xdp obj " + file + " sec xdp");
+  if (!left) GTEST_SKIP() << left.error().message;
+  ASSERT_TRUE(shell("ip link show s0 | grep -q xdp"));
+  auto opened = open_dpdk("net_af_xdp9,iface=s0", "10.7.0.1/24");
+  ASSERT_TRUE(opened) << opened.error().message;
+  dpdk_ = std::move(*opened);
+  arrives(datagram(our_port()));
+  EXPECT_TRUE(end_gets(1));
+}
+
+TEST_F(DpdkSteering, MoreReceiveQueuesThanItReadsAreRefused) {
+  ASSERT_TRUE(
+      shell("ip link del m0 2>/dev/null; ip link add m0 numrxqueues 2 numtxqueues 2 type veth peer name m1 && "
+            "ip link set m0 up && ip addr add 10.6.0.1/24 dev m0"));
+  const auto opened = open_dpdk("net_af_xdp7,iface=m0", "10.6.0.1/24");
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message.find("ethtool -L m0 combined 1"), std::string::npos) << opened.error().message;
+  EXPECT_FALSE(shell("ip link show m0 | grep -q xdp"));
+}
+
+TEST_F(DpdkSteering, ItTellsOfWhatCameByDescriptors) { EXPECT_FALSE(dpdk_->ready_fds().empty()); }
 
 }  // namespace
 }  // namespace clustar::transport::conformance

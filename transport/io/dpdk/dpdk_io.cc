@@ -70,11 +70,8 @@ Result<std::unique_ptr<DpdkIo>> DpdkIo::open(std::shared_ptr<Host> host, const D
     io->capabilities_.copies = false;
     io->capabilities_.in_flight = kBorrowed;
   }
-  const auto sockets = io->host_->device().ready_fds();
-  if (!sockets.empty() && io->inbox_.fd() >= 0) {
-    io->ready_.assign(sockets.begin(), sockets.end());
-    io->ready_.push_back(io->inbox_.fd());
-  }
+  if (io->inbox_.fd() >= 0) io->ready_ = io->host_->ready_fds();
+  if (!io->ready_.empty()) io->ready_.push_back(io->inbox_.fd());
   const auto lock = io->host_->lock();
   const auto first = io->host_->bind(io->inbox_, options.paths);
   if (!first) return tl::unexpected(first.error());
@@ -268,7 +265,7 @@ Duration DpdkIo::before_sleep() {
   if (current_ || !inbox_.empty()) return Duration::zero();
   if (ready_.empty()) return Duration::max();
   // An interface that went down is an error of its socket, readable until somebody asks for it.
-  for (const int socket : host_->device().ready_fds()) {
+  for (const int socket : std::span(ready_).first(ready_.size() - 1)) {
     int error = 0;
     socklen_t length = sizeof error;
     static_cast<void>(::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length));

@@ -93,20 +93,7 @@ Result<void> EthernetDevice::start(const PortOptions& options) {
   const int family = socket_family(spec_);
   const std::vector<int> before = family == 0 ? std::vector<int>() : sockets_of(family);
   if (rte_eth_dev_get_port_by_name(spec_.name.c_str(), &port_) != 0) {
-    if (options.beside_kernel && spec_.driver() == "net_af_xdp" && !spec_.argument("xdp_prog")) {
-      // DPDK would fail as well, and take the other's program away.
-      const std::string interface = spec_.argument("iface").value_or("");
-      if (has_xdp_program(interface)) {
-        return fail(ErrorCode::kUnavailable,
-                    fmt::format("dpdk: {}: {} has an XDP program already, another process's port or another tool's "
-                                "(`ip link show {}`), and one that is shared with the kernel has but one; use "
-                                "net_af_packet, or `ip link set {} xdp off` where nobody needs it",
-                                spec_.name, interface, interface, interface));
-      }
-      auto steering = SteeringProgram::make();
-      if (!steering) return tl::unexpected(steering.error());
-      steering_ = std::move(*steering);
-    }
+    if (const auto prepared = prepare_xdp(options); !prepared) return prepared;
     const std::string arguments =
         arguments_for(spec_, options.mtu == 0 ? kUsualMtu : options.mtu, options, steering_ ? &*steering_ : nullptr);
     if (const int code = rte_dev_probe(arguments.c_str()); code != 0) {
@@ -120,6 +107,20 @@ Result<void> EthernetDevice::start(const PortOptions& options) {
   there_ = true;
   if (const auto configured = configure(options); !configured) return configured;
   if (family != 0) find_sockets(before);
+  return {};
+}
+
+// A port with a program of the user's own is the user's affair.
+Result<void> EthernetDevice::prepare_xdp(const PortOptions& options) {
+  if (spec_.driver() != "net_af_xdp" || spec_.argument("xdp_prog")) return {};
+  auto taken =
+      XdpInterface::take(spec_.argument("iface").value_or(""), options.beside_kernel, wanted_queues(spec_, options));
+  if (!taken) return tl::unexpected(taken.error());
+  xdp_ = std::move(*taken);
+  if (!options.beside_kernel) return {};
+  auto steering = SteeringProgram::make();
+  if (!steering) return tl::unexpected(steering.error());
+  steering_ = std::move(*steering);
   return {};
 }
 
@@ -226,8 +227,9 @@ Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint
       pool_ = std::move(*pool);
       return {};
     }
+    if (spec_.driver() == "net_af_xdp") break;  // its room is what one page holds
   }
-  return failed("its receive queue", code);
+  return failed(fmt::format("its receive queue, at an MTU of {}", mtu_).c_str(), code);
 }
 
 EthernetDevice::~EthernetDevice() {

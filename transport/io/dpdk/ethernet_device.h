@@ -17,6 +17,7 @@
 #include "transport/io/dpdk/core/device_spec.h"
 #include "transport/io/dpdk/core/ethernet.h"
 #include "transport/io/dpdk/steering/steering_program.h"
+#include "transport/io/dpdk/steering/xdp_interface.h"
 
 namespace clustar::transport::io::dpdk {
 
@@ -43,8 +44,7 @@ class EthernetDevice {
   bool is_virtual() const { return !spec_.pci; }
   // A frame's payload may lie in memory that DPDK does not know, and has been read when flush() has sent the frame.
   bool gathers() const { return gathers_; }
-  // The kernel hands it datagrams for ports that sockets with STEER_MARK hold, and answers to ARP requests without a
-  // sender's address, and keeps all else (steering/).
+  // The kernel hands it datagrams for ports that sockets with STEER_MARK hold, and keeps all else (steering/).
   bool is_steered() const { return steering_.has_value(); }
   // Sockets of the driver's, one of which is readable when a frame has come; none: nothing tells of frames.
   std::span<const int> ready_fds() const { return sockets_; }
@@ -72,10 +72,12 @@ class EthernetDevice {
   Result<void> set_mtu(std::size_t wanted, std::uint32_t longest_frame);
   Result<void> set_up_queues(const PortOptions& options);
   Result<void> set_up_receive(std::uint16_t descriptors, std::uint32_t buffers);
+  Result<void> prepare_xdp(const PortOptions& options);
   void find_sockets(std::span<const int> before);
   Result<void> failed(const char* what, int code) const;
 
   const DeviceSpec spec_;
+  XdpInterface xdp_{};  // as long as the port may have a program there
   std::optional<SteeringProgram> steering_{};
   std::vector<int> sockets_{};  // the driver's
   Pool pool_;

@@ -1,6 +1,7 @@
 #include "transport/io/dpdk/host.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -61,7 +62,14 @@ Result<std::shared_ptr<Host>> Host::open(const DeviceSpec& spec, const Subnet& s
   if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&random, 1))); !filled) {
     return tl::unexpected(filled.error());
   }
+  std::optional<FileDescriptor> arp;
+  if ((*device)->is_steered()) {
+    auto heard = hear_arp_on(spec.argument("iface").value_or(""));
+    if (!heard) return tl::unexpected(heard.error());
+    arp = std::move(*heard);
+  }
   host.reset(new Host(spec.name, subnet, with.beside_kernel, std::move(*device), random));
+  if (arp) host->arp_ = std::move(*arp);
   known = {host, true};
   return host;
 }
@@ -152,6 +160,27 @@ Duration Host::time_left() const {
   return next == Neighbours::kNever ? Duration::max() : std::max(next - clock_.now(), Duration::zero());
 }
 
+void Host::hear_arp(TimePoint now) {
+  constexpr auto kApart = std::chrono::milliseconds(1);
+  constexpr int kMost = 64;
+  if (!arp_ || now < arp_due_) return;
+  arp_due_ = now + kApart;
+  std::array<std::byte, 128> frame;
+  for (int i = 0; i < kMost; ++i) {
+    const ssize_t length = ::recv(arp_.fd(), frame.data(), frame.size(), MSG_DONTWAIT);
+    if (length <= 0) return;
+    const ParsedFrame parsed = parse_ethernet(std::span(frame).first(static_cast<std::size_t>(length)));
+    if (parsed.kind == FrameKind::kArp && parsed.source != device_->mac()) on_arp(parsed.arp, now);
+  }
+}
+
+std::vector<int> Host::ready_fds() const {
+  const auto sockets = device_->ready_fds();
+  std::vector<int> all(sockets.begin(), sockets.end());
+  if (!all.empty() && arp_) all.push_back(arp_.fd());
+  return all;
+}
+
 void Host::poll(const Inbox* reader) {
   reader_ = reader;
   const TimePoint now = clock_.now();
@@ -162,6 +191,7 @@ void Host::poll(const Inbox* reader) {
     for (std::size_t i = 0; i < count; ++i) on_frame(Buffer(frames[i]), now, false);
     if (count < kFrames) break;
   }
+  hear_arp(now);
   if (now >= neighbours_.next_timeout()) do_due(now);
   device_->flush();
   reader_ = nullptr;
@@ -248,9 +278,7 @@ void Host::ask() {
     Buffer frame = device_->take(kArpFrameBytes);
     if (!frame) continue;  // it is asked again
     const Mac to = one->mac.value_or(kBroadcast);
-    // What is asked in its own name the kernel would be told.
-    const Ipv4 from = device_->is_steered() ? 0 : subnet_.address;
-    write_arp(frame_of(*frame), {false, device_->mac(), from, one->mac.value_or(Mac{}), one->ip}, to);
+    write_arp(frame_of(*frame), {false, device_->mac(), subnet_.address, one->mac.value_or(Mac{}), one->ip}, to);
     device_->send(std::move(frame));
     ++counters_.asked;
   }

@@ -81,6 +81,8 @@ class Host {
   std::size_t waiting_bytes() const { return device_->waiting_bytes(); }
   // Locked. Reads what has come, for whichever end it is, and does what is due. Ends but that of `reader` are woken.
   void poll(const Inbox* reader);
+  // The device's, and one that tells of ARP where the kernel has it; none where the device has none.
+  std::vector<int> ready_fds() const;
   // Locked. Until something is due that no descriptor tells of.
   Duration time_left() const;
   const HostCounters& counters() const { return counters_; }
@@ -106,6 +108,7 @@ class Host {
   void on_frame(Buffer frame, TimePoint now, bool is_own);
   void on_udp(Buffer frame, const ParsedFrame& parsed, TimePoint now, bool is_own);
   void on_arp(const Arp& arp, TimePoint now);
+  void hear_arp(TimePoint now);
   void on_echo(const ParsedFrame& request);
   void do_due(TimePoint now);
   void ask();
@@ -122,6 +125,8 @@ class Host {
   SystemClock clock_;
   std::mutex mutex_;
   const Inbox* reader_ = nullptr;  // of the end that polls
+  FileDescriptor arp_{};           // where the kernel has ARP's packets: a copy of them
+  TimePoint arp_due_{};
   Neighbours neighbours_;
   struct WaitingFrame {
     Buffer frame;

@@ -3,15 +3,13 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
-#include <linux/if_link.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -94,6 +92,19 @@ std::size_t mtu_of_interface(const std::string& name) {
   return static_cast<std::size_t>(request.ifr_mtu);
 }
 
+Result<FileDescriptor> hear_arp_on(const std::string& interface) {
+  FileDescriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  sockaddr_ll from{};
+  from.sll_family = AF_PACKET;
+  from.sll_protocol = htons(ETH_P_ARP);
+  from.sll_ifindex = static_cast<int>(::if_nametoindex(interface.c_str()));
+  if (!socket || ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("dpdk: no socket for {}'s ARP packets: {}", interface, describe_errno(errno)));
+  }
+  return socket;
+}
+
 std::vector<int> sockets_of(int family) {
   std::vector<int> found;
   std::error_code ignored;
@@ -106,35 +117,6 @@ std::vector<int> sockets_of(int family) {
     if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == family) found.push_back(fd);
   }
   return found;
-}
-
-bool has_xdp_program(const std::string& interface) {
-  struct {
-    nlmsghdr head;
-    ifinfomsg link;
-  } ask{};
-  ask.head.nlmsg_len = sizeof ask;
-  ask.head.nlmsg_type = RTM_GETLINK;
-  ask.head.nlmsg_flags = NLM_F_REQUEST;
-  ask.link.ifi_index = static_cast<int>(::if_nametoindex(interface.c_str()));
-  const FileDescriptor socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  alignas(nlmsghdr) std::array<char, 16384> answer{};
-  if (ask.link.ifi_index == 0 || ::send(socket.fd(), &ask, sizeof ask, 0) != sizeof ask) return false;
-  const ssize_t got = ::recv(socket.fd(), answer.data(), answer.size(), 0);
-  const auto* const head = reinterpret_cast<const nlmsghdr*>(answer.data());
-  if (got < static_cast<ssize_t>(NLMSG_SPACE(sizeof(ifinfomsg))) || head->nlmsg_type != RTM_NEWLINK) return false;
-  const auto find = [](const rtattr* one, std::size_t bytes, unsigned type) -> const rtattr* {
-    for (; RTA_OK(one, bytes); one = RTA_NEXT(one, bytes)) {
-      if ((one->rta_type & NLA_TYPE_MASK) == type) return one;
-    }
-    return nullptr;
-  };
-  const std::size_t before = NLMSG_SPACE(sizeof(ifinfomsg));
-  const rtattr* const xdp =
-      find(reinterpret_cast<const rtattr*>(answer.data() + before), static_cast<std::size_t>(got) - before, IFLA_XDP);
-  if (xdp == nullptr) return false;
-  const rtattr* const attached = find(static_cast<const rtattr*>(RTA_DATA(xdp)), RTA_PAYLOAD(xdp), IFLA_XDP_ATTACHED);
-  return attached != nullptr && *static_cast<const std::uint8_t*>(RTA_DATA(attached)) != XDP_ATTACHED_NONE;
 }
 
 Result<HeldPorts> HeldPorts::hold(Ipv4 address, std::uint16_t first, std::uint8_t count, std::uint32_t mark) {

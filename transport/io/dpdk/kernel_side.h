@@ -23,8 +23,8 @@ bool kernel_has(Ipv4 address);
 // 0: there is no such interface.
 std::size_t mtu_of_interface(const std::string& name);
 
-// Whether the kernel runs an XDP program for it. False where it cannot be told.
-bool has_xdp_program(const std::string& interface);
+// A socket that gets a copy of the interface's ARP packets, with Ethernet's header.
+Result<FileDescriptor> hear_arp_on(const std::string& interface);
 
 // This process's open sockets of a family, AF_PACKET or AF_XDP.
 std::vector<int> sockets_of(int family);
