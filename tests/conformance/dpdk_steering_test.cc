@@ -52,11 +52,16 @@ class DpdkSteering : public ::testing::Test {
         "&& ip addr add 10.7.0.1/24 dev s0");
     ASSERT_TRUE(made) << made.error().message;
     if (const auto program = io::dpdk::SteeringProgram::make(); !program) GTEST_SKIP() << program.error().message;
+    wire_ = FileDescriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+    prepare();
+    if (HasFatalFailure() || IsSkipped()) return;
     auto opened = open_dpdk("net_af_xdp9,iface=s0", "10.7.0.1/24");
     ASSERT_TRUE(opened) << opened.error().message;
     dpdk_ = std::move(*opened);
-    wire_ = FileDescriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   }
+
+  // Before the port is opened.
+  virtual void prepare() {}
 
   const io::dpdk::HostCounters& host() const { return dpdk_->host().counters(); }
   io::dpdk::Mac our_mac() const { return dpdk_->host().device().mac(); }
@@ -175,19 +180,25 @@ TEST_F(DpdkSteering, AnInterfaceHasOneSuchPortAndIsWholeAgainAfterIt) {
   EXPECT_TRUE(shell("ip link show s0 | grep -q xdp"));
   dpdk_.reset();
   EXPECT_FALSE(shell("ip link show s0 | grep -q xdp"));
+  const auto again = open_dpdk("net_af_xdp9,iface=s0", "10.7.0.1/24");
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().message.find("this process had a net_af_xdp port on s0 before"), std::string::npos)
+      << again.error().message;
 }
 
-TEST_F(DpdkSteering, WhatAKilledProcessLeftIsRemoved) {
-  dpdk_.reset();
-  const auto program = io::dpdk::SteeringProgram::make();
-  ASSERT_TRUE(program);
-  const std::string file = "/proc/" + std::to_string(::getpid()) + program->path().substr(std::strlen("/proc/self"));
-  const auto left = shell("ip link set s0 xdp obj " + file + " sec xdp");
-  if (!left) GTEST_SKIP() << left.error().message;
-  ASSERT_TRUE(shell("ip link show s0 | grep -q xdp"));
-  auto opened = open_dpdk("net_af_xdp9,iface=s0", "10.7.0.1/24");
-  ASSERT_TRUE(opened) << opened.error().message;
-  dpdk_ = std::move(*opened);
+class DpdkSteeringAfterAKill : public DpdkSteering {
+ protected:
+  void prepare() override {
+    const auto program = io::dpdk::SteeringProgram::make();
+    ASSERT_TRUE(program);
+    const std::string file = "/proc/" + std::to_string(::getpid()) + program->path().substr(std::strlen("/proc/self"));
+    const auto left = shell("ip link set s0 xdp obj " + file + " sec xdp");
+    if (!left) GTEST_SKIP() << left.error().message;
+    ASSERT_TRUE(shell("ip link show s0 | grep -q xdp"));
+  }
+};
+
+TEST_F(DpdkSteeringAfterAKill, WhatWasLeftIsRemoved) {
   arrives(datagram(our_port()));
   EXPECT_TRUE(end_gets(1));
 }

@@ -18,7 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string_view>
+#include <mutex>
+#include <set>
 
 namespace clustar::transport::io::dpdk {
 namespace {
@@ -136,7 +137,19 @@ Result<XdpInterface> XdpInterface::take(const std::string& interface, bool steer
                             "are as many: `ethtool -L {0} combined {2}` (or rx {2})",
                             interface, there, queues));
   }
+  // By index: an interface that is made again is another one.
+  static std::mutex mutex;
+  static std::set<int> had;
+  const std::lock_guard lock(mutex);
+  if (had.contains(index)) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("dpdk: this process had a net_af_xdp port on {} before, and DPDK 22.11 does not give the "
+                            "interface's queue back before the process ends; keep one connection open, or use "
+                            "net_af_packet",
+                            interface));
+  }
   const std::uint32_t program = program_of(index);
+  if (program == 0 || name_of_program(program) == kSteeringName) had.insert(index);
   if (program == 0) return taken;
   const std::string name = name_of_program(program);
   // Whoever it steered for holds no lock any more.
