@@ -152,7 +152,7 @@ Result<XdpInterface> XdpInterface::take(const std::string& interface, bool steer
   if (program == 0 || name_of_program(program) == kSteeringName) had.insert(index);
   if (program == 0) return taken;
   const std::string name = name_of_program(program);
-  // Whoever it steered for holds no lock any more.
+  // The process that it steered for holds no lock any more.
   if (name == kSteeringName && remove_program(index)) return taken;
   const bool is_of_xdp_sockets = name == "xsk_def_prog" || name == "xdp_dispatcher";
   if (!steered && is_of_xdp_sockets) return taken;
