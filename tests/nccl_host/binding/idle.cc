@@ -19,8 +19,8 @@ long Now() {
   return now.tv_sec * 1'000'000'000L + now.tv_nsec;
 }
 
-// A thread that comes again at once, having found nothing to do, sleeps for an eighth of the time that it has waited:
-// each time costs what it waits for some of a core.
+// A thread that comes again at once, most likely having found nothing to do, sleeps for an eighth of the time since it
+// first did: each time costs what it waits for some of a core.
 void Moment() {
   constexpr long kLeast = 100'000, kMost = 800'000, kAtOnce = 20'000;
   thread_local long since = 0, until = 0;
