@@ -1,5 +1,6 @@
 #include "bench/doctor/dpdk_facts.h"
 
+#include <linux/capability.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 #include "transport/base/config.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/own_folder.h"
+#include "transport/io/dpdk/core/device_spec.h"
 #include "transport/io/dpdk/huge_pages.h"
 #include "transport/io/dpdk/settings.h"
 #include "transport/module.h"
@@ -69,6 +71,19 @@ void ask_module(DpdkFacts& facts) {
   if (!module) facts.why = module.error().message;
 }
 
+const std::vector<transport::io::dpdk::DeviceSpec> kNone;
+
+// Attaching wants CAP_NET_ADMIN; loading wants CAP_BPF, which older kernels had in CAP_SYS_ADMIN.
+bool may_load_xdp() {
+  std::ifstream status("/proc/self/status");
+  std::uint64_t effective = 0;
+  for (std::string word; status >> word;) {
+    if (word == "CapEff:") status >> std::hex >> effective;
+  }
+  const auto has = [&](unsigned capability) { return (effective >> capability & 1) != 0; };
+  return has(CAP_NET_ADMIN) && (has(CAP_BPF) || has(CAP_SYS_ADMIN));
+}
+
 }  // namespace
 
 std::vector<PciPort> pci_ports(const std::string& sysfs, const std::string& dev) {
@@ -91,6 +106,7 @@ DpdkFacts dpdk_facts_here() {
     facts.devices = settings.devices;
     facts.wanted_mb = settings.memory_mb;
     facts.huge_pages = settings.huge_pages;
+    facts.queues = settings.queues;
   } else {
     facts.settings_error = config.error().message;
   }
@@ -101,7 +117,12 @@ DpdkFacts dpdk_facts_here() {
   facts.unsafe_vfio = first_word("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y";
   const FileDescriptor packets(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)));
   facts.raw_sockets = packets.fd() >= 0;
+  facts.may_load_xdp = facts.raw_sockets && may_load_xdp();
   facts.ports = pci_ports("/sys", "/dev");
+  for (const auto& device : transport::io::dpdk::parse_devices(facts.devices).value_or(kNone)) {
+    const std::string name = device.argument("iface").value_or("");
+    if (const auto found = transport::io::dpdk::kernel_interface(name)) facts.interfaces[name] = *found;
+  }
   return facts;
 }
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "transport/io/dpdk/kernel_interface.h"
 
 namespace clustar::bench::doctor {
 
@@ -30,8 +33,12 @@ struct DpdkFacts {
   bool has_vfio = false;         // the driver vfio-pci is loaded
   bool unsafe_vfio = false;      // vfio without an IOMMU is allowed
   bool raw_sockets = false;      // this user may open packet sockets
+  bool may_load_xdp = false;     // and load XDP programs
   std::string settings_error{};  // the settings as a whole are refused
   std::vector<PciPort> ports{};  // network controllers, by address
+  std::uint32_t queues = 1;      // CLUSTAR_DPDK_QUEUES
+  // Those that virtual devices name (iface=) and the kernel has, by name.
+  std::map<std::string, transport::io::dpdk::KernelInterface> interfaces{};
 };
 
 // `sysfs` and `dev`: /sys and /dev, or fixtures of them.

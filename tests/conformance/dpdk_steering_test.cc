@@ -23,6 +23,7 @@
 #include "transport/io/dpdk/core/ethernet.h"
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/host.h"
+#include "transport/io/dpdk/kernel_interface.h"
 #include "transport/io/dpdk/steering/steering_program.h"
 
 namespace clustar::transport::conformance {
@@ -211,6 +212,29 @@ TEST_F(DpdkSteering, MoreReceiveQueuesThanItReadsAreRefused) {
   ASSERT_FALSE(opened);
   EXPECT_NE(opened.error().message.find("ethtool -L m0 combined 1"), std::string::npos) << opened.error().message;
   EXPECT_FALSE(shell("ip link show m0 | grep -q xdp"));
+}
+
+TEST_F(DpdkSteering, APortThatDidNotOpenMayBeTriedAgain) {
+  ASSERT_TRUE(
+      shell("ip link del m0 2>/dev/null; ip link add m0 mtu 9000 type veth peer name m1 mtu 9000 && ip link set m0 up && "
+            "ip addr add 10.6.0.1/24 dev m0"));
+  const auto refused = open_dpdk("net_af_xdp7,iface=m0", "10.6.0.1/24");
+  ASSERT_FALSE(refused);
+  ASSERT_TRUE(shell("ip link set m0 mtu 1500 && ip link set m1 mtu 1500"));
+  const auto opened = open_dpdk("net_af_xdp7,iface=m0", "10.6.0.1/24");
+  EXPECT_TRUE(opened) << opened.error().message;
+}
+
+TEST_F(DpdkSteering, TheKernelTellsWhoHasTheInterface) {
+  const auto ours = io::dpdk::kernel_interface("s0");
+  ASSERT_TRUE(ours);
+  EXPECT_TRUE(ours->is_up && ours->has_port && ours->is_steered());
+  EXPECT_EQ(ours->mtu, 1500u);
+  EXPECT_EQ(ours->receive_queues, 1u);
+  const auto others = io::dpdk::kernel_interface("s1");
+  ASSERT_TRUE(others);
+  EXPECT_FALSE(others->has_port || others->has_xdp);
+  EXPECT_FALSE(io::dpdk::kernel_interface("s2"));
 }
 
 TEST_F(DpdkSteering, ItTellsOfWhatCameByDescriptors) { EXPECT_FALSE(dpdk_->ready_fds().empty()); }

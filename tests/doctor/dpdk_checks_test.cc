@@ -89,16 +89,47 @@ TEST(DpdkChecks, EachThingThatLacksSaysWhatMendsIt) {
   EXPECT_EQ(the_odd_one(facts).evidence, facts.settings_error);
 }
 
-TEST(DpdkChecks, VirtualDevicesNeedARightOnly) {
+TEST(DpdkChecks, VirtualDevicesNeedARightAndTheirInterface) {
   DpdkFacts facts{.module = true, .devices = "net_af_packet0,iface=eth1"};
   EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("cap_net_raw"));
   facts.raw_sockets = true;
+  EXPECT_EQ(the_odd_one(facts).evidence, "the kernel has no interface eth1");
+  facts.interfaces["eth1"] = {.index = 3};
+  EXPECT_EQ(the_odd_one(facts).fix, "ip link set eth1 up");
+  facts.interfaces["eth1"].is_up = true;
   EXPECT_EQ(counts(dpdk_checks(facts)), "0 failed, 0 warnings, 3 ok");
+  facts.devices = "net_memif0,role=server@10.0.0.1/24;net_tap0,iface=dtap0@10.0.1.1/24";
+  EXPECT_EQ(counts(dpdk_checks(facts)), "0 failed, 0 warnings, 4 ok");
   facts.devices = "eth1";
   EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("'eth1' is neither"));
   facts.devices.clear();
   facts.ports = ready_machine().ports;
   EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning);
+}
+
+TEST(DpdkChecks, AnInterfaceForXdpIsWholeAndFree) {
+  DpdkFacts facts{.module = true, .devices = "net_af_xdp0,iface=eth1", .raw_sockets = true};
+  facts.interfaces["eth1"] = {.index = 3, .is_up = true, .mtu = 1500, .receive_queues = 1};
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("cap_bpf"));
+  facts.may_load_xdp = true;
+  EXPECT_FALSE(any_failed(dpdk_checks(facts)));
+  auto& eth1 = facts.interfaces["eth1"];
+  eth1.receive_queues = 8;
+  EXPECT_EQ(the_odd_one(facts).fix, "ethtool -L eth1 combined 1 (or rx 1)");
+  facts.devices += ",queue_count=8";
+  EXPECT_FALSE(any_failed(dpdk_checks(facts)));
+  eth1.mtu = 9000;
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("ip link set eth1 mtu 3500"));
+  EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning) << "some drivers take them";
+  eth1.mtu = 3000;
+  eth1.has_xdp = true;
+  eth1.xdp_name = "firewall";
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("(firewall)"));
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("ip link set eth1 xdp off"));
+  eth1.xdp_name = transport::io::dpdk::kSteeringName;
+  EXPECT_FALSE(any_failed(dpdk_checks(facts))) << "a killed rank's is removed";
+  eth1.has_port = true;
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("another process has a net_af_xdp port on eth1"));
 }
 
 TEST(DpdkFactsOfSysfs, PortsDriversAndHugePages) {

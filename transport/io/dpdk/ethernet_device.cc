@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <mutex>
 #include <string>
 #include <string_view>
 
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/kernel_interface.h"
 #include "transport/io/dpdk/kernel_side.h"
 
 namespace clustar::transport::io::dpdk {
@@ -32,27 +32,11 @@ std::mutex& hotplug() {
   return mutex;
 }
 
-// The argument by which a virtual driver is told how many queues it shares with the kernel; empty: it has none.
-std::string_view queues_argument(const DeviceSpec& spec) {
-  if (spec.driver() == "net_af_packet") return "qpairs";
-  return spec.driver() == "net_af_xdp" ? "queue_count" : "";
-}
-
-// The kernel spreads packets over all queues that a virtual device has, so all of them have to be read.
-std::uint32_t wanted_queues(const DeviceSpec& spec, const PortOptions& options) {
-  if (spec.pci) return options.queues;
-  const std::string_view name = queues_argument(spec);
-  const auto told = name.empty() ? std::string("1") : spec.argument(name).value_or(std::to_string(options.queues));
-  std::uint32_t queues = 1;
-  std::from_chars(told.data(), told.data() + told.size(), queues);
-  return std::max(queues, 1u);
-}
-
 // The ring that net_af_packet shares with the kernel has frames of 2,048 bytes, unless it is told otherwise.
 std::string arguments_for(const DeviceSpec& spec, std::size_t mtu, const PortOptions& options,
                           const SteeringProgram* steering) {
   std::string whole = spec.whole();
-  const std::string_view queues = queues_argument(spec);
+  const std::string_view queues = spec.queues_argument();
   if (options.queues > 1 && !queues.empty() && !spec.argument(queues)) {
     whole += fmt::format(",{}={}", queues, options.queues);
   }
@@ -82,7 +66,7 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::open(const DeviceSpec& s
   std::unique_ptr<EthernetDevice> device(new EthernetDevice(spec));
   PortOptions with = options;
   const std::string interface = spec.argument("iface").value_or("");
-  if (with.mtu == 0 && !interface.empty()) with.mtu = mtu_of_interface(interface);
+  if (const auto kernels = kernel_interface(interface); kernels && with.mtu == 0) with.mtu = kernels->mtu;
   if (const auto started = device->start(with); !started) return tl::unexpected(started.error());
   return device;
 }
@@ -114,7 +98,7 @@ Result<void> EthernetDevice::start(const PortOptions& options) {
 Result<void> EthernetDevice::prepare_xdp(const PortOptions& options) {
   if (spec_.driver() != "net_af_xdp" || spec_.argument("xdp_prog")) return {};
   auto taken =
-      XdpInterface::take(spec_.argument("iface").value_or(""), options.beside_kernel, wanted_queues(spec_, options));
+      XdpInterface::take(spec_.argument("iface").value_or(""), options.beside_kernel, spec_.queues(options.queues));
   if (!taken) return tl::unexpected(taken.error());
   xdp_ = std::move(*taken);
   if (!options.beside_kernel) return {};
@@ -166,7 +150,7 @@ Result<void> EthernetDevice::configure(const PortOptions& options) {
   conf.rxmode.offloads |= info.rx_offload_capa & kChecks;
   if (spec_.pci && options.mtu != 0) conf.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
   std::uint32_t queues =
-      std::min<std::uint32_t>({wanted_queues(spec_, options), info.max_rx_queues, info.max_tx_queues});
+      std::min<std::uint32_t>({spec_.queues(options.queues), info.max_rx_queues, info.max_tx_queues});
   if (spec_.pci && queues > 1) {
     // By addresses and ports, so that the packets of a path come by one queue.
     conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads & (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP);
@@ -224,6 +208,7 @@ Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint
       code = rte_eth_rx_queue_setup(port_, queue, descriptors, static_cast<unsigned>(numa_node_), nullptr, pool->get());
     }
     if (code == 0) {
+      xdp_.keep();
       pool_ = std::move(*pool);
       return {};
     }

@@ -7,7 +7,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <bit>
@@ -80,16 +79,6 @@ bool kernel_has(Ipv4 address) {
   bool has = false;
   for_each_ipv4([&](const ifaddrs& entry) { return has = ipv4_of(entry.ifa_addr) == address; });
   return has;
-}
-
-// Not of /sys, which may show another network namespace's interfaces.
-std::size_t mtu_of_interface(const std::string& name) {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request{};
-  if (name.size() >= sizeof request.ifr_name) return 0;
-  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-  if (::ioctl(socket.fd(), SIOCGIFMTU, &request) != 0 || request.ifr_mtu < 0) return 0;
-  return static_cast<std::size_t>(request.ifr_mtu);
 }
 
 Result<FileDescriptor> hear_arp_on(const std::string& interface) {

@@ -20,8 +20,6 @@ Result<Subnet> subnet_of_interface(const std::string& name);
 // Of `table`, in the form of /proc/net/route.
 std::optional<Ipv4> default_gateway(const std::string& table, const std::string& interface);
 bool kernel_has(Ipv4 address);
-// 0: there is no such interface.
-std::size_t mtu_of_interface(const std::string& name);
 
 // A socket that gets a copy of the interface's ARP packets, with Ethernet's header.
 Result<FileDescriptor> hear_arp_on(const std::string& interface);

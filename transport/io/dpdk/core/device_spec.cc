@@ -101,6 +101,20 @@ std::string_view DeviceSpec::driver() const {
   return text.substr(0, last + 1);
 }
 
+std::string_view DeviceSpec::queues_argument() const {
+  if (driver() == "net_af_packet") return "qpairs";
+  return driver() == "net_af_xdp" ? "queue_count" : "";
+}
+
+std::uint32_t DeviceSpec::queues(std::uint32_t usual) const {
+  if (pci) return usual;
+  const std::string_view key = queues_argument();
+  const auto told = key.empty() ? std::string("1") : argument(key).value_or(std::to_string(usual));
+  std::uint32_t count = 1;
+  std::from_chars(told.data(), told.data() + told.size(), count);
+  return std::max(count, 1u);
+}
+
 Result<std::vector<DeviceSpec>> parse_devices(std::string_view text) {
   std::vector<DeviceSpec> devices;
   for (std::string_view rest = text; !rest.empty();) {

@@ -7,6 +7,7 @@
 // argument `iface` names.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,11 @@ struct DeviceSpec {
   std::optional<std::string> argument(std::string_view key) const;
   // The driver of a virtual device: its name without the number behind it.
   std::string_view driver() const;
+  // The argument by which a virtual driver is told how many queues it shares with the kernel; empty: it has none.
+  std::string_view queues_argument() const;
+  // Of which packets are read. The kernel spreads them over all queues that a virtual device has, so what its arguments
+  // say counts more than `usual`.
+  std::uint32_t queues(std::uint32_t usual) const;
 };
 
 // Error kInvalidArgument: which part is wrong, and what is allowed.

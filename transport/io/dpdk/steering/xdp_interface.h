@@ -10,9 +10,6 @@
 
 namespace clustar::transport::io::dpdk {
 
-// The steering program's name in the kernel: at most 15 characters.
-inline constexpr const char* kSteeringName = "clustar_steer";
-
 class XdpInterface {
  public:
   XdpInterface() = default;
@@ -22,7 +19,12 @@ class XdpInterface {
   // `queues`.
   static Result<XdpInterface> take(const std::string& interface, bool steered, std::uint32_t queues);
 
+  // From now on DPDK has a queue of it, which it gives back when the process ends, and not before: a later take() of
+  // this process fails.
+  void keep() const;
+
  private:
+  int index_ = 0;  // 0: there is no such interface
   FileDescriptor lock_{};
 };
 
