@@ -17,6 +17,10 @@ namespace {
 // Threads of ours are none of DPDK's, for which alone a pool has caches.
 constexpr unsigned kNoCache = 0;
 
+// The buffer that was given back last is taken first, while caches and the TLB know it. DPDK's own order, a ring, goes
+// round through all of a pool's memory, which no cache holds. It is a driver of DPDK's, which a system may lack.
+constexpr const char* kLastFirst = "stack";
+
 std::string next_name() {
   static std::atomic<unsigned> number{0};
   return fmt::format("clustar_{}", number++);
@@ -33,11 +37,12 @@ tl::unexpected<Error> no_room(std::uint32_t buffers, std::size_t room, int error
 }  // namespace
 
 Result<Pool> make_pool(std::uint32_t buffers, std::size_t frame, int numa_node) {
-  const std::size_t room = (frame + RTE_PKTMBUF_HEADROOM + 63) / 64 * 64;
-  Pool pool(
-      rte_pktmbuf_pool_create(next_name().c_str(), buffers, kNoCache, 0, static_cast<std::uint16_t>(room), numa_node));
-  if (!pool) return no_room(buffers, room, rte_errno);
-  return pool;
+  const auto room = static_cast<std::uint16_t>((frame + RTE_PKTMBUF_HEADROOM + 63) / 64 * 64);
+  for (const char* const order : {kLastFirst, rte_mbuf_best_mempool_ops()}) {
+    Pool pool(rte_pktmbuf_pool_create_by_ops(next_name().c_str(), buffers, kNoCache, 0, room, numa_node, order));
+    if (pool) return pool;
+  }
+  return no_room(buffers, room, rte_errno);
 }
 
 Result<Pool> make_pool_of_pages(std::uint32_t buffers, std::size_t frame, int numa_node) {
@@ -55,8 +60,9 @@ Result<Pool> make_pool_of_pages(std::uint32_t buffers, std::size_t frame, int nu
   Pool pool(rte_mempool_create_empty(next_name().c_str(), buffers, static_cast<unsigned>(sizeof(rte_mbuf) + room),
                                      kNoCache, sizeof(rte_pktmbuf_pool_private), numa_node, kAsTheyAre));
   if (!pool) return no_room(buffers, page, rte_errno);
-  if (const int code = rte_mempool_set_ops_byname(pool.get(), rte_mbuf_best_mempool_ops(), nullptr); code != 0) {
-    return no_room(buffers, page, -code);
+  if (rte_mempool_set_ops_byname(pool.get(), kLastFirst, nullptr) != 0) {
+    const int code = rte_mempool_set_ops_byname(pool.get(), rte_mbuf_best_mempool_ops(), nullptr);
+    if (code != 0) return no_room(buffers, page, -code);
   }
   rte_pktmbuf_pool_private sizes{};
   sizes.mbuf_data_room_size = static_cast<std::uint16_t>(room);

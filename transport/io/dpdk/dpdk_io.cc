@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <chrono>
 #include <ctime>
@@ -29,6 +30,9 @@ std::uint8_t tos_for(const TxPacket& packet) {
   if (packet.dscp == 0) return udp::tos_of(packet.traffic_class, ecn);
   return static_cast<std::uint8_t>(packet.dscp | static_cast<std::uint8_t>(ecn));
 }
+
+// Behind the last packet of a datagram there may be padding.
+bool holds_packet(std::span<const std::byte> rest) { return !rest.empty() && rest[0] != udp::kPadding; }
 
 // Memory that frames may show.
 class ShownMr final : public Mr {
@@ -80,7 +84,7 @@ Result<std::unique_ptr<DpdkIo>> DpdkIo::open(std::shared_ptr<Host> host, const D
 }
 
 DpdkIo::~DpdkIo() {
-  if (current_) rte_pktmbuf_free(current_->buffer);
+  if (current_) drop_current();
   if (first_port_ == 0) return;
   const auto lock = host_->lock();
   drop_borrowed();
@@ -196,7 +200,7 @@ bool DpdkIo::next_datagram() {
   while (!current_ && !inbox_.empty()) {
     Datagram datagram = inbox_.take();
     const auto peer = peers_.sender(Peer::origin_of(datagram.from, datagram.from_port, datagram.path));
-    if (peer && !datagram.payload.empty()) {
+    if (peer && holds_packet(datagram.payload)) {
       current_ = datagram;
       current_peer_ = *peer;
       break;
@@ -207,33 +211,37 @@ bool DpdkIo::next_datagram() {
   return current_.has_value();
 }
 
-// Each packet holds the buffer that it lies in once.
+void DpdkIo::drop_current() {
+  rte_pktmbuf_free(current_->buffer);
+  current_.reset();
+}
+
+// Each packet holds the buffer that it lies in once; the last of a datagram takes over the datagram's own hold.
 std::size_t DpdkIo::deliver(std::span<RxPacket> packets) {
   std::size_t filled = 0;
   while (filled < packets.size() && next_datagram()) {
     Datagram& datagram = *current_;
     const bool known = peers_.find(current_peer_) != nullptr;  // it may have been removed since
-    while (filled < packets.size() && !datagram.payload.empty() && datagram.payload[0] != udp::kPadding) {
-      const auto frame = udp::parse_frame(datagram.payload);
-      if (!known || !frame) {
-        ++(known ? counters_.malformed : counters_.strangers);
-        datagram.payload = {};
-        break;
-      }
-      datagram.payload = datagram.payload.subspan(frame->length);
-      rte_mbuf_refcnt_update(datagram.buffer, 1);
-      packets[filled++] = {.peer = current_peer_,
-                           .path = datagram.path,
-                           .traffic_class = udp::class_of(datagram.tos),
-                           .ecn = udp::ecn_of(datagram.tos),
-                           .rx_time = datagram.time,
-                           .header = frame->header,
-                           .payload = frame->payload,
-                           .cookie = reinterpret_cast<std::uintptr_t>(datagram.buffer)};
+    const auto frame = known ? udp::parse_frame(datagram.payload) : std::nullopt;
+    if (!frame) {
+      ++(known ? counters_.malformed : counters_.strangers);
+      drop_current();
+      continue;
     }
-    if (!datagram.payload.empty() && datagram.payload[0] != udp::kPadding) break;
-    rte_pktmbuf_free(datagram.buffer);
-    current_.reset();
+    packets[filled++] = {.peer = current_peer_,
+                         .path = datagram.path,
+                         .traffic_class = udp::class_of(datagram.tos),
+                         .ecn = udp::ecn_of(datagram.tos),
+                         .rx_time = datagram.time,
+                         .header = frame->header,
+                         .payload = frame->payload,
+                         .cookie = reinterpret_cast<std::uintptr_t>(datagram.buffer)};
+    datagram.payload = datagram.payload.subspan(frame->length);
+    if (holds_packet(datagram.payload)) {
+      rte_mbuf_refcnt_update(datagram.buffer, 1);
+    } else {
+      current_.reset();
+    }
   }
   counters_.packets_received += filled;
   return filled;
@@ -246,10 +254,16 @@ Result<std::size_t> DpdkIo::receive(std::span<RxPacket> packets) {
 }
 
 void DpdkIo::release(std::span<const RxPacket> packets) {
-  for (const RxPacket& packet : packets) {
-    auto* const buffer = reinterpret_cast<rte_mbuf*>(static_cast<std::uintptr_t>(packet.cookie));
-    assert(buffer != nullptr && rte_mbuf_refcnt_read(buffer) > 0);
-    rte_pktmbuf_free(buffer);
+  std::array<rte_mbuf*, 64> buffers;
+  while (!packets.empty()) {
+    const auto some = packets.first(std::min(packets.size(), buffers.size()));
+    std::ranges::transform(some, buffers.begin(), [](const RxPacket& packet) {
+      auto* const buffer = reinterpret_cast<rte_mbuf*>(static_cast<std::uintptr_t>(packet.cookie));
+      assert(buffer != nullptr && rte_mbuf_refcnt_read(buffer) > 0);
+      return buffer;
+    });
+    rte_pktmbuf_free_bulk(buffers.data(), static_cast<unsigned>(some.size()));
+    packets = packets.subspan(some.size());
   }
 }
 

@@ -77,6 +77,7 @@ class DpdkIo final : public PacketIo {
   bool send_one(const TxPacket& packet, const Peer& peer);
   // The next datagram of a peer, whole or what is left of it; false: none.
   bool next_datagram();
+  void drop_current();
   std::size_t deliver(std::span<RxPacket> packets);
 
   const std::shared_ptr<Host> host_;
