@@ -84,9 +84,10 @@ Result<std::unique_ptr<DpdkIo>> DpdkIo::open(std::shared_ptr<Host> host, const D
 }
 
 DpdkIo::~DpdkIo() {
-  if (current_) drop_current();
-  if (first_port_ == 0) return;
   const auto lock = host_->lock();
+  if (current_) drop_current();
+  inbox_.clear();
+  if (first_port_ == 0) return;
   drop_borrowed();
   host_->unbind(first_port_);
   peers_.for_each([this](const Peer& peer) { host_->leave_way(peer.way); });
@@ -253,7 +254,10 @@ Result<std::size_t> DpdkIo::receive(std::span<RxPacket> packets) {
   return deliver(packets);
 }
 
+// Under the lock, as all that takes buffers and gives them back: for a pool's own lock, a caller would spin while the
+// thread that has it does not run.
 void DpdkIo::release(std::span<const RxPacket> packets) {
+  const auto lock = host_->lock();
   std::array<rte_mbuf*, 64> buffers;
   while (!packets.empty()) {
     const auto some = packets.first(std::min(packets.size(), buffers.size()));

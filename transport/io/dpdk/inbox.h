@@ -29,9 +29,7 @@ struct Datagram {
 class Inbox {
  public:
   explicit Inbox(std::size_t most) : most_(most) {}
-  ~Inbox() {
-    while (!waiting_.empty()) rte_pktmbuf_free(waiting_.pop_front().buffer);
-  }
+  ~Inbox() { clear(); }
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
@@ -40,6 +38,9 @@ class Inbox {
     if (waiting_.size() >= most_) return false;
     waiting_.push_back(datagram);
     return true;
+  }
+  void clear() {
+    while (!waiting_.empty()) rte_pktmbuf_free(waiting_.pop_front().buffer);
   }
   bool empty() const { return waiting_.empty(); }
   // Of an end that sleeps on descriptors: readable after wake() until calm().
