@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <mutex>
 #include <string>
@@ -217,9 +218,16 @@ Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint
   return failed(fmt::format("its receive queue, at an MTU of {}", mtu_).c_str(), code);
 }
 
+// Its ring outlives the port, and would give the next one frames of a pool that is gone.
+void EthernetDevice::empty_ring() {
+  std::array<rte_mbuf*, kBurst> frames;
+  while (const std::size_t got = receive(frames)) rte_pktmbuf_free_bulk(frames.data(), static_cast<unsigned>(got));
+}
+
 EthernetDevice::~EthernetDevice() {
   drop_waiting();
   if (!there_) return;
+  if (spec_.driver() == "net_ring" && pool_ != nullptr) empty_ring();
   const std::lock_guard lock(hotplug());
   const auto close = [this] {
     rte_eth_dev_info info{};

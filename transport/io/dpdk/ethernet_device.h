@@ -74,6 +74,7 @@ class EthernetDevice {
   Result<void> set_up_receive(std::uint16_t descriptors, std::uint32_t buffers);
   Result<void> prepare_xdp(const PortOptions& options);
   void find_sockets(std::span<const int> before);
+  void empty_ring();
   Result<void> failed(const char* what, int code) const;
 
   const DeviceSpec spec_;
