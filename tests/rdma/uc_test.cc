@@ -277,7 +277,7 @@ TEST_F(UcWrites, MemoryThatIsTakenBackWasSent) {
   const auto landing = expect(target, 400);
   const std::vector<std::byte> sent = source.bytes;
   {
-    const Rate slow("1mbit");
+    const Rate slow("4mbit");
     send(packets(source, 400));
     source.mr.reset();
     std::ranges::fill(source.bytes, std::byte{0x5c});
