@@ -51,6 +51,40 @@ TEST(DpdkEthernet, ADatagramIsReadAsItWasWritten) {
   }
 }
 
+// Word by word, as RFC 1071 tells it.
+std::uint32_t plain_sum(std::span<const std::byte> bytes) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = std::to_integer<std::uint32_t>(bytes[i]);
+    sum += i % 2 == 0 ? byte << 8 : byte;
+    sum = (sum & 0xffff) + (sum >> 16);
+  }
+  return sum;
+}
+
+TEST(DpdkEthernet, SumsAreThoseOfThePlainAlgorithm) {
+  std::vector<std::vector<std::byte>> frames;
+  for (std::size_t payload = 0; payload < 200; ++payload) frames.push_back(datagram(payload, 7, 0xb8));
+  for (const std::size_t payload : {1471u, 1472u, 65506u, 65507u}) {  // the largest sums that there are
+    frames.emplace_back(kUdpHeaderBytes + payload, std::byte{0xff});
+    write_udp(frames.back(), {kOne, kTwo, 0xffff'fffe, 0xffff'fffd, 65535, 65534}, payload, 0xff);
+    finish_udp(frames.back());
+  }
+  for (const auto& frame : frames) {
+    const auto ip = std::span(frame).subspan(kEthernetBytes);
+    EXPECT_EQ(plain_sum(ip.first(kIpv4Bytes)), 0xffffu) << frame.size();
+    // RFC 768: addresses, protocol and length are summed with the datagram.
+    const auto udp = ip.subspan(kIpv4Bytes);
+    std::vector<std::byte> summed(12 + udp.size());
+    std::ranges::copy(ip.subspan(12, 8), summed.begin());
+    summed[9] = std::byte{17};
+    std::ranges::copy(udp.subspan(4, 2), summed.begin() + 10);
+    std::ranges::copy(udp, summed.begin() + 12);
+    EXPECT_EQ(plain_sum(summed), 0xffffu) << frame.size();
+    EXPECT_EQ(check_udp(parse_ethernet(frame)), Checksum::kGood) << frame.size();
+  }
+}
+
 // Wherever it is cut, and odd or even what is in front.
 TEST(DpdkEthernet, TheChecksumOfADatagramInTwoPlacesIsThatOfOne) {
   for (std::size_t payload = 0; payload < 40; ++payload) {
