@@ -6,16 +6,13 @@
 #include <array>
 #include <string_view>
 
+#include "bench/doctor/dpdk_virtual.h"
 #include "transport/io/dpdk/core/device_spec.h"
 
 namespace clustar::bench::doctor {
 namespace {
 
 using transport::io::dpdk::DeviceSpec;
-using transport::io::dpdk::KernelInterface;
-
-// A page of 4,096 bytes, less what the kernel and DPDK keep in it.
-constexpr std::size_t kMostXdpMtu = 3500;
 
 // Drivers that DPDK works beside: the NIC stays the kernel's, too.
 constexpr std::array<std::string_view, 3> kShared{"mlx4_core", "mlx5_core", "mana"};
@@ -91,62 +88,38 @@ Check check_port(const DpdkFacts& facts, const DeviceSpec& spec) {
   return ok(address, "bound to vfio-pci, and this user may open it");
 }
 
-// Of an interface that a net_af_xdp port is to have.
-Check check_xdp(const DeviceSpec& spec, const std::string& interface, const KernelInterface& there,
-                std::uint32_t queues) {
-  const auto refused = [&](const std::string& why, const std::string& fix) { return failed(spec.name, why, fix); };
-  if (there.has_port) {
-    return refused(fmt::format("another process has a net_af_xdp port on {}", interface),
-                   "one process on each interface, or net_af_packet");
+// Control connections are TCP of the kernel's.
+Check check_control(const DpdkFacts& facts, const std::vector<DeviceSpec>& specs) {
+  const auto is_apart = [&](const DeviceSpec& spec) {
+    return spec.subnet && !facts.kernel_has.contains(spec.subnet->address);
+  };
+  if (!facts.control_interfaces.empty()) {
+    return ok("control", "connections of CLUSTAR_CONTROL_IFNAME=" + facts.control_interfaces);
   }
-  if (there.receive_queues > queues) {
-    return refused(fmt::format("{} spreads packets over {} receive queues, and {} is read", interface,
-                               there.receive_queues, queues),
-                   fmt::format("ethtool -L {} combined {} (or rx {})", interface, queues, queues));
-  }
-  const bool is_replaced = spec.argument("xdp_prog") || (spec.subnet && there.has_plain_program());
-  if (there.has_xdp && !there.is_steered() && !is_replaced) {
-    return refused(fmt::format("{} has an XDP program already ({})", interface,
-                               there.xdp_name.empty() ? "of another tool" : there.xdp_name),
-                   fmt::format("ip link set {} xdp off, where nobody needs it; or net_af_packet", interface));
-  }
-  if (there.mtu > kMostXdpMtu) {
-    return warning(
-        spec.name,
-        fmt::format("{} has an MTU of {}; most drivers want XDP's frames to fit into a page", interface, there.mtu),
-        fmt::format("if it is refused: ip link set {} mtu {}, on all hosts; or net_af_packet", interface, kMostXdpMtu));
-  }
-  return ok(spec.name,
-            interface + (there.is_steered() ? " is up; what a rank left there that was killed is removed" : " is up"));
+  const auto apart = std::ranges::find_if(specs, is_apart);
+  if (apart == specs.end()) return ok("control", "connections go by the device's own address");
+  return failed("control",
+                fmt::format("the kernel does not have the address of {}, which control connections need", apart->name),
+                "CLUSTAR_CONTROL_IFNAME=eth0, another interface, on all ranks");
 }
 
-Check check_interface(const DpdkFacts& facts, const DeviceSpec& spec, const std::string& interface) {
-  const auto found = facts.interfaces.find(interface);
-  if (found == facts.interfaces.end()) {
-    return failed(spec.name, fmt::format("the kernel has no interface {}", interface), "ip -br link lists them");
+// The first of two net_af_xdp ports on one interface has it.
+const DeviceSpec* twin_of(const DeviceSpec& spec, const std::vector<DeviceSpec>& specs) {
+  for (const DeviceSpec& one : specs) {
+    if (one.name == spec.name) return nullptr;
+    const bool xdp = one.driver() == "net_af_xdp" && spec.driver() == "net_af_xdp";
+    if (xdp && one.argument("iface") == spec.argument("iface")) return &one;
   }
-  if (!found->second.is_up) {
-    return failed(spec.name, interface + " is down", fmt::format("ip link set {} up", interface));
-  }
-  if (spec.driver() == "net_af_xdp") return check_xdp(spec, interface, found->second, spec.queues(facts.queues));
-  return ok(spec.name, interface + " is up");
+  return nullptr;
 }
 
-Check check_virtual(const DpdkFacts& facts, const DeviceSpec& spec) {
-  const bool needs_right =
-      spec.driver() == "net_af_packet" || spec.driver() == "net_af_xdp" || spec.driver() == "net_tap";
-  if (needs_right && !facts.raw_sockets) {
-    return failed(spec.name, "this user may open no packet sockets",
-                  "root, or setcap cap_net_raw,cap_net_admin+ep on the program");
+Check check_device(const DpdkFacts& facts, const DeviceSpec& spec, const std::vector<DeviceSpec>& all) {
+  if (spec.pci) return check_port(facts, spec);
+  if (const DeviceSpec* const twin = twin_of(spec, all)) {
+    return failed(spec.name, fmt::format("{} is on the same interface", twin->name),
+                  "one net_af_xdp device on each interface, or net_af_packet");
   }
-  if (spec.driver() == "net_af_xdp" && !facts.may_load_xdp) {
-    return failed(spec.name, "this user may load no XDP program",
-                  "root, or setcap cap_net_raw,cap_net_admin,cap_bpf+ep on the program");
-  }
-  const auto interface = spec.argument("iface");
-  // net_tap makes the one that it names.
-  if (!interface || spec.driver() == "net_tap") return ok(spec.name, "a virtual device");
-  return check_interface(facts, spec, *interface);
+  return check_virtual(facts, spec);
 }
 
 }  // namespace
@@ -173,9 +146,12 @@ std::vector<Check> dpdk_checks(const DpdkFacts& facts) {
   checks.push_back(check_huge_pages(facts, std::ranges::any_of(named, &DeviceSpec::pci)));
   if (std::ranges::any_of(named, takes_vfio)) checks.push_back(check_vfio(facts));
   for (const DeviceSpec& spec : named) {
-    checks.push_back(spec.pci ? check_port(facts, spec) : check_virtual(facts, spec));
+    checks.push_back(check_device(facts, spec, named));
   }
-  if (!named.empty()) return checks;
+  if (!named.empty()) {
+    checks.push_back(check_control(facts, named));
+    return checks;
+  }
   for (const PciPort& port : facts.ports) {
     checks.push_back(
         ok(port.address, fmt::format("a NIC that may be named; driver {}{}", port.driver.empty() ? "none" : port.driver,

@@ -1,9 +1,5 @@
 #include "bench/doctor/dpdk_facts.h"
 
-#include <linux/capability.h>
-#include <linux/if_ether.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,18 +7,20 @@
 #include <fstream>
 
 #include "transport/base/config.h"
-#include "transport/base/file_descriptor.h"
 #include "transport/base/own_folder.h"
 #include "transport/io/dpdk/core/device_spec.h"
 #include "transport/io/dpdk/huge_pages.h"
+#include "transport/io/dpdk/kernel_side.h"
 #include "transport/io/dpdk/settings.h"
 #include "transport/module.h"
+#include "transport/net/settings.h"
 #include "transport/transport_tables.h"
 
 namespace clustar::bench::doctor {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace transport::io::dpdk;
 
 std::string first_word(const fs::path& file) {
   std::string word;
@@ -71,18 +69,7 @@ void ask_module(DpdkFacts& facts) {
   if (!module) facts.why = module.error().message;
 }
 
-const std::vector<transport::io::dpdk::DeviceSpec> kNone;
-
-// Attaching wants CAP_NET_ADMIN; loading wants CAP_BPF, which older kernels had in CAP_SYS_ADMIN.
-bool may_load_xdp() {
-  std::ifstream status("/proc/self/status");
-  std::uint64_t effective = 0;
-  for (std::string word; status >> word;) {
-    if (word == "CapEff:") status >> std::hex >> effective;
-  }
-  const auto has = [&](unsigned capability) { return (effective >> capability & 1) != 0; };
-  return has(CAP_NET_ADMIN) && (has(CAP_BPF) || has(CAP_SYS_ADMIN));
-}
+const std::vector<DeviceSpec> kNone;
 
 }  // namespace
 
@@ -107,6 +94,8 @@ DpdkFacts dpdk_facts_here() {
     facts.wanted_mb = settings.memory_mb;
     facts.huge_pages = settings.huge_pages;
     facts.queues = settings.queues;
+    facts.xdp_memory = std::size_t{4096} * buffers_of_xdp_port(settings.queues, settings.descriptors, settings.held);
+    facts.control_interfaces = config->get<NetworkSettings>().control_interfaces;
   } else {
     facts.settings_error = config.error().message;
   }
@@ -115,13 +104,12 @@ DpdkFacts dpdk_facts_here() {
   std::error_code ignored;
   facts.has_vfio = fs::exists("/sys/bus/pci/drivers/vfio-pci", ignored);
   facts.unsafe_vfio = first_word("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y";
-  const FileDescriptor packets(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)));
-  facts.raw_sockets = packets.fd() >= 0;
-  facts.may_load_xdp = facts.raw_sockets && may_load_xdp();
+  facts.rights = dpdk_rights_here(facts.xdp_memory);
   facts.ports = pci_ports("/sys", "/dev");
-  for (const auto& device : transport::io::dpdk::parse_devices(facts.devices).value_or(kNone)) {
+  for (const auto& device : parse_devices(facts.devices).value_or(kNone)) {
+    if (device.subnet && kernel_has(device.subnet->address)) facts.kernel_has.insert(device.subnet->address);
     const std::string name = device.argument("iface").value_or("");
-    if (const auto found = transport::io::dpdk::kernel_interface(name)) facts.interfaces[name] = *found;
+    if (const auto found = kernel_interface(name)) facts.interfaces[name] = *found;
   }
   return facts;
 }

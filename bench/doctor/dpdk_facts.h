@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bench/doctor/dpdk_rights.h"
+#include "transport/io/dpdk/core/subnet.h"
 #include "transport/io/dpdk/kernel_interface.h"
 
 namespace clustar::bench::doctor {
@@ -30,13 +33,15 @@ struct DpdkFacts {
   std::uint64_t wanted_mb = 256;    // CLUSTAR_DPDK_MEMORY_MB
   std::string huge_pages = "auto";  // CLUSTAR_DPDK_HUGE_PAGES
   bool has_iommu = false;
-  bool has_vfio = false;         // the driver vfio-pci is loaded
-  bool unsafe_vfio = false;      // vfio without an IOMMU is allowed
-  bool raw_sockets = false;      // this user may open packet sockets
-  bool may_load_xdp = false;     // and load XDP programs
-  std::string settings_error{};  // the settings as a whole are refused
-  std::vector<PciPort> ports{};  // network controllers, by address
-  std::uint32_t queues = 1;      // CLUSTAR_DPDK_QUEUES
+  bool has_vfio = false;     // the driver vfio-pci is loaded
+  bool unsafe_vfio = false;  // vfio without an IOMMU is allowed
+  DpdkRights rights{};
+  std::size_t xdp_memory = 0;                        // bytes of the packets of a net_af_xdp port
+  std::string settings_error{};                      // the settings as a whole are refused
+  std::vector<PciPort> ports{};                      // network controllers, by address
+  std::uint32_t queues = 1;                          // CLUSTAR_DPDK_QUEUES
+  std::string control_interfaces{};                  // CLUSTAR_CONTROL_IFNAME
+  std::set<transport::io::dpdk::Ipv4> kernel_has{};  // of the devices' addresses
   // Those that virtual devices name (iface=) and the kernel has, by name.
   std::map<std::string, transport::io::dpdk::KernelInterface> interfaces{};
 };

@@ -215,14 +215,25 @@ TEST_F(DpdkSteering, MoreReceiveQueuesThanItReadsAreRefused) {
 }
 
 TEST_F(DpdkSteering, APortThatDidNotOpenMayBeTriedAgain) {
-  ASSERT_TRUE(
-      shell("ip link del m0 2>/dev/null; ip link add m0 mtu 9000 type veth peer name m1 mtu 9000 && ip link set m0 up && "
-            "ip addr add 10.6.0.1/24 dev m0"));
+  ASSERT_TRUE(shell(
+      "ip link del m0 2>/dev/null; ip link add m0 mtu 9000 type veth peer name m1 mtu 9000 && ip link set m0 up && "
+      "ip addr add 10.6.0.1/24 dev m0"));
   const auto refused = open_dpdk("net_af_xdp7,iface=m0", "10.6.0.1/24");
   ASSERT_FALSE(refused);
   ASSERT_TRUE(shell("ip link set m0 mtu 1500 && ip link set m1 mtu 1500"));
   const auto opened = open_dpdk("net_af_xdp7,iface=m0", "10.6.0.1/24");
   EXPECT_TRUE(opened) << opened.error().message;
+}
+
+// The kernel's rings have powers of two, and the driver fills them however few are asked for.
+TEST_F(DpdkSteering, AnyNumberOfDescriptorsWillDo) {
+  for (const std::uint32_t count : {64u, 300u}) {
+    ASSERT_TRUE(
+        shell("ip link del m0 2>/dev/null; ip link add m0 type veth peer name m1 && ip link set m0 up && "
+              "ip addr add 10.6.0.1/24 dev m0"));
+    const auto opened = open_dpdk("net_af_xdp7,iface=m0", "10.6.0.1/24", {.descriptors = count, .held = count});
+    EXPECT_TRUE(opened) << opened.error().message;
+  }
 }
 
 TEST_F(DpdkSteering, TheKernelTellsWhoHasTheInterface) {

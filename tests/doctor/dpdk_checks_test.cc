@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 
 DpdkFacts ready_machine() {
   DpdkFacts facts{.module = true, .devices = "0000:65:00.0@10.0.0.1/24", .free_huge_mb = 1024};
-  facts.has_iommu = facts.has_vfio = facts.raw_sockets = true;
+  facts.has_iommu = facts.has_vfio = true;
+  facts.control_interfaces = "eth0";
   facts.ports = {{.address = "0000:65:00.0",
                   .driver = "vfio-pci",
                   .vendor = "0x8086",
@@ -39,7 +40,7 @@ Check the_odd_one(const DpdkFacts& facts) {
   return found;
 }
 
-TEST(DpdkChecks, AllIsWell) { EXPECT_EQ(counts(dpdk_checks(ready_machine())), "0 failed, 0 warnings, 4 ok"); }
+TEST(DpdkChecks, AllIsWell) { EXPECT_EQ(counts(dpdk_checks(ready_machine())), "0 failed, 0 warnings, 5 ok"); }
 
 TEST(DpdkChecks, ADriverOfTheKernelIsUnboundByTheCommandThatIsSaid) {
   DpdkFacts facts = ready_machine();
@@ -89,17 +90,42 @@ TEST(DpdkChecks, EachThingThatLacksSaysWhatMendsIt) {
   EXPECT_EQ(the_odd_one(facts).evidence, facts.settings_error);
 }
 
-TEST(DpdkChecks, VirtualDevicesNeedARightAndTheirInterface) {
-  DpdkFacts facts{.module = true, .devices = "net_af_packet0,iface=eth1"};
-  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("cap_net_raw"));
-  facts.raw_sockets = true;
-  EXPECT_EQ(the_odd_one(facts).evidence, "the kernel has no interface eth1");
-  facts.interfaces["eth1"] = {.index = 3};
+// eth1 is up and has an address.
+DpdkFacts with_interface(const std::string& devices) {
+  DpdkFacts facts{.module = true, .devices = devices};
+  facts.rights = {true, true, true, true};
+  facts.xdp_memory = 34 << 20;
+  facts.interfaces["eth1"] = {.index = 3, .is_up = true, .mtu = 1500, .receive_queues = 1, .has_ipv4 = true};
+  return facts;
+}
+
+TEST(DpdkChecks, VirtualDevicesNeedRightsAndTheirInterface) {
+  const DpdkFacts whole = with_interface("net_af_packet0,iface=eth1");
+  EXPECT_EQ(counts(dpdk_checks(whole)), "0 failed, 0 warnings, 4 ok");
+  DpdkFacts facts = whole;
+  facts.rights = {};
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("open packet sockets, nor set up interfaces"));
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("setcap cap_net_raw,cap_net_admin+ep"));
+  facts = whole;
+  facts.interfaces["eth1"].is_up = false;
   EXPECT_EQ(the_odd_one(facts).fix, "ip link set eth1 up");
-  facts.interfaces["eth1"].is_up = true;
-  EXPECT_EQ(counts(dpdk_checks(facts)), "0 failed, 0 warnings, 3 ok");
+  facts = whole;
+  facts.interfaces["eth1"].has_ipv4 = false;
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("ip addr add"));
+  facts = whole;
+  facts.interfaces["eth1"].mtu = 65536;
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("allowed is at most 32000"));
+  facts = whole;
+  facts.interfaces.clear();
+  EXPECT_EQ(the_odd_one(facts).evidence, "the kernel has no interface eth1");
+  facts = whole;
+  facts.devices = "net_af_packet0@10.0.0.1/24";
+  facts.control_interfaces = "eth0";
+  EXPECT_EQ(the_odd_one(facts).fix, "net_af_packet0,iface=eth1");
+  facts.devices = "net_bogus0@10.0.0.1/24";
+  EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning);
   facts.devices = "net_memif0,role=server@10.0.0.1/24;net_tap0,iface=dtap0@10.0.1.1/24";
-  EXPECT_EQ(counts(dpdk_checks(facts)), "0 failed, 0 warnings, 4 ok");
+  EXPECT_EQ(counts(dpdk_checks(facts)), "0 failed, 0 warnings, 5 ok");
   facts.devices = "eth1";
   EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("'eth1' is neither"));
   facts.devices.clear();
@@ -107,29 +133,70 @@ TEST(DpdkChecks, VirtualDevicesNeedARightAndTheirInterface) {
   EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning);
 }
 
-TEST(DpdkChecks, AnInterfaceForXdpIsWholeAndFree) {
-  DpdkFacts facts{.module = true, .devices = "net_af_xdp0,iface=eth1", .raw_sockets = true};
-  facts.interfaces["eth1"] = {.index = 3, .is_up = true, .mtu = 1500, .receive_queues = 1};
-  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("cap_bpf"));
-  facts.may_load_xdp = true;
+TEST(DpdkChecks, ControlConnectionsNeedAnAddressOfTheKernel) {
+  DpdkFacts facts = with_interface("net_af_packet0,iface=eth1@10.0.0.1/24");
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("CLUSTAR_CONTROL_IFNAME=eth0"));
+  facts.kernel_has = {0x0a000001};
   EXPECT_FALSE(any_failed(dpdk_checks(facts)));
-  auto& eth1 = facts.interfaces["eth1"];
+  facts.kernel_has.clear();
+  facts.control_interfaces = "eth0";
+  EXPECT_FALSE(any_failed(dpdk_checks(facts)));
+}
+
+TEST(DpdkChecks, XdpNeedsMoreRights) {
+  DpdkFacts facts = with_interface("net_af_xdp0,iface=eth1");
+  facts.rights.lock = false;
+  EXPECT_EQ(the_odd_one(facts).evidence, "this user may not lock 34 MiB of memory");
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("ulimit -l 34816"));
+  facts.rights.load_xdp = false;
+  EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep"));
+}
+
+TEST(DpdkChecks, AnInterfaceForXdpIsWholeAndFree) {
+  const DpdkFacts whole = with_interface("net_af_xdp0,iface=eth1");
+  EXPECT_FALSE(any_failed(dpdk_checks(whole)));
+  DpdkFacts facts = whole;
+  auto& eth1 = facts.interfaces.at("eth1");
   eth1.receive_queues = 8;
-  EXPECT_EQ(the_odd_one(facts).fix, "ethtool -L eth1 combined 1 (or rx 1)");
+  EXPECT_EQ(the_odd_one(facts).fix, "ethtool -L eth1 combined 1 || ethtool -L eth1 rx 1");
   facts.devices += ",queue_count=8";
   EXPECT_FALSE(any_failed(dpdk_checks(facts)));
+  facts.devices += "0";
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("'queue_count=80' is no number of queues"));
+  facts.devices = whole.devices;
+  facts.queues = 16;
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("8 receive queues, and 16 are asked for"));
+  facts = whole;
   eth1.mtu = 9000;
   EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("ip link set eth1 mtu 3500"));
   EXPECT_EQ(the_odd_one(facts).outcome, Outcome::kWarning) << "some drivers take them";
-  eth1.mtu = 3000;
+  facts = whole;
+  eth1.has_port = true;
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("another process has a net_af_xdp port on eth1"));
+  facts = whole;
+  facts.devices += ";net_af_xdp1,iface=eth1";
+  EXPECT_EQ(the_odd_one(facts).evidence, "net_af_xdp0 is on the same interface");
+}
+
+TEST(DpdkChecks, AProgramThatIsThereAlready) {
+  const DpdkFacts whole = with_interface("net_af_xdp0,iface=eth1");
+  DpdkFacts facts = whole;
+  auto& eth1 = facts.interfaces.at("eth1");
   eth1.has_xdp = true;
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("only CAP_SYS_ADMIN may ask"));
   eth1.xdp_name = "firewall";
   EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("(firewall)"));
   EXPECT_THAT(the_odd_one(facts).fix, HasSubstr("ip link set eth1 xdp off"));
+  facts.devices += ",xdp_prog=/own.o";
+  EXPECT_FALSE(any_failed(dpdk_checks(facts))) << "the user's own affair";
+  eth1.xdp_name = "xsk_def_prog";
+  facts.control_interfaces = "eth0";
+  facts.devices = "net_af_xdp0,iface=eth1@10.0.0.1/24";
+  EXPECT_FALSE(any_failed(dpdk_checks(facts)));
+  facts.kernel_has = {0x0a000001};
+  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("(xsk_def_prog)")) << "it is steered then";
   eth1.xdp_name = transport::io::dpdk::kSteeringName;
   EXPECT_FALSE(any_failed(dpdk_checks(facts))) << "a killed rank's is removed";
-  eth1.has_port = true;
-  EXPECT_THAT(the_odd_one(facts).evidence, HasSubstr("another process has a net_af_xdp port on eth1"));
 }
 
 TEST(DpdkFactsOfSysfs, PortsDriversAndHugePages) {

@@ -257,6 +257,7 @@ Result<std::size_t> DpdkIo::receive(std::span<RxPacket> packets) {
 // Under the lock, as all that takes buffers and gives them back: for a pool's own lock, a caller would spin while the
 // thread that has it does not run.
 void DpdkIo::release(std::span<const RxPacket> packets) {
+  if (packets.empty()) return;
   const auto lock = host_->lock();
   std::array<rte_mbuf*, 64> buffers;
   while (!packets.empty()) {

@@ -181,14 +181,18 @@ Result<void> EthernetDevice::configure(const PortOptions& options) {
 }
 
 Result<void> EthernetDevice::set_up_queues(const PortOptions& options) {
-  auto receives = static_cast<std::uint16_t>(options.descriptors);
-  auto sends = static_cast<std::uint16_t>(options.descriptors);
+  const bool is_xdp = spec_.driver() == "net_af_xdp";
+  // The kernel's rings have a power of two.
+  const std::uint32_t descriptors = is_xdp ? std::bit_ceil(options.descriptors) : options.descriptors;
+  auto receives = static_cast<std::uint16_t>(descriptors);
+  auto sends = receives;
   if (const int code = rte_eth_dev_adjust_nb_rx_tx_desc(port_, &receives, &sends); code != 0) {
     return failed("its rings", code);
   }
   const auto queues = static_cast<std::uint32_t>(outgoing_.size());
   const std::uint32_t buffers = queues * (receives + sends + 2 * kBurst) + 2 * options.held + 6 * kBurst;
-  if (const auto set = set_up_receive(receives, buffers); !set) return set;
+  const std::uint32_t wanted = is_xdp ? buffers_of_xdp_port(queues, descriptors, options.held) : buffers;
+  if (const auto set = set_up_receive(receives, wanted); !set) return set;
   for (std::uint16_t queue = 0; queue < queues; ++queue) {
     const int code = rte_eth_tx_queue_setup(port_, queue, sends, static_cast<unsigned>(numa_node_), nullptr);
     if (code != 0) return failed("its transmit queue", code);
@@ -207,9 +211,9 @@ Result<void> EthernetDevice::set_up_receive(std::uint16_t descriptors, std::uint
     code = 0;
     for (std::uint16_t queue = 0; queue < outgoing_.size() && code == 0; ++queue) {
       code = rte_eth_rx_queue_setup(port_, queue, descriptors, static_cast<unsigned>(numa_node_), nullptr, pool->get());
+      if (code == 0) xdp_.keep();
     }
     if (code == 0) {
-      xdp_.keep();
       pool_ = std::move(*pool);
       return {};
     }

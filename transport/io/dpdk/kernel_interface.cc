@@ -18,6 +18,7 @@
 #include <fstream>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/io/dpdk/kernel_side.h"
 
 namespace clustar::transport::io::dpdk {
 namespace {
@@ -91,6 +92,7 @@ std::optional<KernelInterface> kernel_interface(const std::string& name) {
   if (::ioctl(socket.fd(), SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0) {
     found.mtu = static_cast<std::size_t>(request.ifr_mtu);
   }
+  found.has_ipv4 = subnet_of_interface(name).has_value();
   ethtool_channels channels{};
   channels.cmd = ETHTOOL_GCHANNELS;
   request.ifr_data = reinterpret_cast<char*>(&channels);

@@ -16,10 +16,15 @@ struct KernelInterface {
   bool is_up = false;
   std::size_t mtu = 0;               // bytes of an IP packet; 0: unknown
   std::uint32_t receive_queues = 0;  // over which it spreads packets; 0: its driver does not say
+  bool has_ipv4 = false;             // an address that a device may share
   bool has_xdp = false;              // an XDP program sees its packets first
   std::string xdp_name{};            // of that program; empty: this user may not ask
   bool has_port = false;             // a net_af_xdp port of some process of clustar is on it
 
+  // For people.
+  std::string program() const {
+    return xdp_name.empty() ? "whose name only CAP_SYS_ADMIN may ask: another tool's, or a killed rank's" : xdp_name;
+  }
   bool is_steered() const { return has_xdp && xdp_name == kSteeringName; }
   // What AF_XDP's own libraries bring along, which DPDK may replace.
   bool has_plain_program() const { return xdp_name == "xsk_def_prog" || xdp_name == "xdp_dispatcher"; }

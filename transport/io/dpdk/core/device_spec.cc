@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 
 namespace clustar::transport::io::dpdk {
 namespace {
 
+constexpr std::uint32_t kMostQueues = 64;
 constexpr const char* kAllowed =
     "allowed is DEVICE[@ADDRESS/PREFIX[>GATEWAY]], several separated by ';', as "
     "0000:65:00.0@10.0.0.1/24 or net_af_packet0,iface=eth1";
@@ -74,6 +76,15 @@ Result<DeviceSpec> parse_device(std::string_view text) {
                 fmt::format("'{}' is neither a place on the PCI bus nor a virtual device as net_af_packet0; {}",
                             spec.name, kAllowed));
   }
+  const std::string_view queues = spec.queues_argument();
+  if (const auto told = queues.empty() ? std::nullopt : spec.argument(queues)) {
+    std::uint32_t count = 0;
+    const auto [end, error] = std::from_chars(told->data(), told->data() + told->size(), count);
+    if (error != std::errc() || end != told->data() + told->size() || count < 1 || count > kMostQueues) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("'{}={}' is no number of queues; allowed is 1 to {}", queues, *told, kMostQueues));
+    }
+  }
   if (!spec.subnet && !spec.argument("iface")) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -113,6 +124,11 @@ std::uint32_t DeviceSpec::queues(std::uint32_t usual) const {
   std::uint32_t count = 1;
   std::from_chars(told.data(), told.data() + told.size(), count);
   return std::max(count, 1u);
+}
+
+std::uint32_t buffers_of_xdp_port(std::uint32_t queues, std::uint32_t descriptors, std::uint32_t held) {
+  constexpr std::uint32_t kRing = 2048, kBursts = 512;
+  return queues * 2 * std::max(std::bit_ceil(descriptors), kRing) + 2 * held + kBursts;
 }
 
 Result<std::vector<DeviceSpec>> parse_devices(std::string_view text) {

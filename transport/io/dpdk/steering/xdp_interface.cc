@@ -97,7 +97,7 @@ Result<XdpInterface> XdpInterface::take(const std::string& interface, bool steer
   if (there->receive_queues > queues) {
     return refused(
         fmt::format("{0} spreads packets over {1} receive queues, of which this port reads {2}; allowed are "
-                    "as many: `ethtool -L {0} combined {2}` (or rx {2})",
+                    "as many: `ethtool -L {0} combined {2} || ethtool -L {0} rx {2}`, or CLUSTAR_DPDK_QUEUES={1}",
                     interface, there->receive_queues, queues));
   }
   if (Kept::has(taken.index_)) {
@@ -118,7 +118,7 @@ Result<XdpInterface> XdpInterface::take(const std::string& interface, bool steer
   return refused(
       fmt::format("{0} has an XDP program already ({1}), which DPDK would take away; use net_af_packet, or "
                   "`ip link set {0} xdp off` where nobody needs it",
-                  interface, there->xdp_name.empty() ? "of another tool" : there->xdp_name));
+                  interface, there->program()));
 }
 
 void XdpInterface::keep() const {

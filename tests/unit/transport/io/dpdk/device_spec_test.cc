@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace clustar::transport::io::dpdk {
 namespace {
 
@@ -45,12 +47,26 @@ TEST(DpdkDevices, WhatIsWrongIsSaidWithWhatIsAllowed) {
                            "net_ring0@0.0.0.0/24",
                            "net_ring0@10.0.0.1/24/",
                            "net_ring0@10.0.0.1/24;net_ring0@10.0.0.2/24",
-                           "net_ring0@fe80::1/64"}) {
+                           "net_ring0@fe80::1/64",
+                           "net_af_xdp0,iface=eth1,queue_count=",
+                           "net_af_xdp0,iface=eth1,queue_count=0",
+                           "net_af_xdp0,iface=eth1,queue_count=-1",
+                           "net_af_xdp0,iface=eth1,queue_count=2x",
+                           "net_af_packet0,iface=eth1,qpairs=4294967297"}) {
     const auto devices = parse_devices(text);
     ASSERT_FALSE(devices) << text;
     EXPECT_EQ(devices.error().code, ErrorCode::kInvalidArgument) << text;
     EXPECT_GT(devices.error().message.size(), 20u) << text;
   }
+}
+
+TEST(DpdkDevices, QueuesAreThoseOfTheArgumentsOrTheUsual) {
+  const auto devices = parse_devices(
+      "net_af_xdp0,iface=eth1,queue_count=4;net_af_packet0,iface=eth1,qpairs=2;net_af_xdp1,iface=eth2;"
+      "net_ring0@10.0.0.1/24;0000:65:00.0@10.0.0.2/24");
+  ASSERT_TRUE(devices) << devices.error().message;
+  const std::vector<std::uint32_t> expected{4, 2, 3, 1, 3};
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ((*devices)[i].queues(3), expected[i]) << i;
 }
 
 TEST(DpdkSubnet, TheNextHopIsTheHostOrTheGateway) {
