@@ -190,9 +190,9 @@ Result<void> EthernetDevice::set_up_queues(const PortOptions& options) {
     return failed("its rings", code);
   }
   const auto queues = static_cast<std::uint32_t>(outgoing_.size());
-  const std::uint32_t buffers = queues * (receives + sends + 2 * kBurst) + 2 * options.held + 6 * kBurst;
-  const std::uint32_t wanted = is_xdp ? buffers_of_xdp_port(queues, descriptors, options.held) : buffers;
-  if (const auto set = set_up_receive(receives, wanted); !set) return set;
+  const std::uint32_t buffers = is_xdp ? buffers_of_xdp_port(queues, descriptors, options.held)
+                                       : buffers_of_port(queues, std::uint32_t{receives} + sends, options.held);
+  if (const auto set = set_up_receive(receives, buffers); !set) return set;
   for (std::uint16_t queue = 0; queue < queues; ++queue) {
     const int code = rte_eth_tx_queue_setup(port_, queue, sends, static_cast<unsigned>(numa_node_), nullptr);
     if (code != 0) return failed("its transmit queue", code);

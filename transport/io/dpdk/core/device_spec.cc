@@ -126,9 +126,15 @@ std::uint32_t DeviceSpec::queues(std::uint32_t usual) const {
   return std::max(count, 1u);
 }
 
+std::uint32_t buffers_of_port(std::uint32_t queues, std::uint32_t descriptors, std::uint32_t held) {
+  constexpr std::uint32_t kBurst = 64;
+  return queues * (descriptors + 2 * kBurst) + 2 * held + 6 * kBurst;
+}
+
 std::uint32_t buffers_of_xdp_port(std::uint32_t queues, std::uint32_t descriptors, std::uint32_t held) {
-  constexpr std::uint32_t kRing = 2048, kBursts = 512;
-  return queues * 2 * std::max(std::bit_ceil(descriptors), kRing) + 2 * held + kBursts;
+  constexpr std::uint32_t kRing = 2048;
+  const std::uint32_t each = std::max(std::bit_ceil(descriptors), kRing);
+  return buffers_of_port(queues, 2 * each, held);
 }
 
 Result<std::vector<DeviceSpec>> parse_devices(std::string_view text) {

@@ -35,8 +35,11 @@ struct DeviceSpec {
   std::uint32_t queues(std::uint32_t usual) const;
 };
 
-// Packet buffers of a net_af_xdp port with so many queues, descriptors each way and held packets: what its rings hold,
-// what receivers hold, and bursts on their way. The driver fills its rings of 2,048 whatever it is told (DPDK 22.11).
+// Packet buffers of a port with so many queues, descriptors of a queue both ways, and held packets: what its rings
+// hold, what receivers hold, and bursts on their way.
+std::uint32_t buffers_of_port(std::uint32_t queues, std::uint32_t descriptors, std::uint32_t held);
+// Of a net_af_xdp port, with descriptors each way: the driver fills its rings of 2,048 whatever it is told
+// (DPDK 22.11), and the kernel's have powers of two.
 std::uint32_t buffers_of_xdp_port(std::uint32_t queues, std::uint32_t descriptors, std::uint32_t held);
 
 // Error kInvalidArgument: which part is wrong, and what is allowed.
