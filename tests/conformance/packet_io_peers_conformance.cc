@@ -48,7 +48,10 @@ class PacketIoPeers : public ::testing::TestWithParam<PacketIoUnderTest> {
 TEST_P(PacketIoPeers, TheAddressStaysAndThosePeersThatForgotEachOtherMeetAgain) {
   const io::AddressBlob before = bed_->end(0).local_address();
   EXPECT_LE(before.bytes().size(), io::AddressBlob::kMax);
-  EXPECT_FALSE(bed_->end(0).local_address() == bed_->end(1).local_address());
+  // Ends of two hosts may have drawn the same ports.
+  if (bed_->control(0).address == bed_->control(1).address) {
+    EXPECT_FALSE(bed_->end(0).local_address() == bed_->end(1).local_address());
+  }
   expect_passage(0, 1);
   ASSERT_TRUE(bed_->end(0).remove_peer(bed_->peer(0, 1)));
   ASSERT_TRUE(bed_->end(1).remove_peer(bed_->peer(1, 0)));
