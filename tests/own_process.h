@@ -17,6 +17,11 @@ inline std::size_t entries_of(const char* folder) {
 
 inline std::size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 inline std::size_t running_threads() { return entries_of("/proc/self/task"); }
+// A thread that was joined is in the list for a moment more, so `expected` may be too many by it: compare by LE.
+inline std::size_t threads_left(std::size_t expected) {
+  for (int i = 0; i < 5000 && running_threads() > expected; ++i) ::usleep(1000);
+  return running_threads();
+}
 
 inline std::size_t resident_kib() {
   std::ifstream in("/proc/self/statm");

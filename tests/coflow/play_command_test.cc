@@ -78,7 +78,7 @@ TEST(CoflowPlay, CtrlCEndsItWhileItSimulates) {
   // Many seconds of simulation, and then an error: a round would take hours.
   const Outcome outcome =
       play("--gbps 1 --rate 20M --arms coflow --no-progress --job " + job + ":ranks_per_port=2,iterations=1000000",
-           "timeout -k 10 -s INT 1 ");
+           "timeout -k 10 -s INT 3 ");
   EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
   EXPECT_EQ(outcome.status, 124) << "the signal ended it";
   std::filesystem::remove(job);

@@ -323,7 +323,7 @@ TEST_F(MltLimits, AThousandConnectionsLeaveNoDescriptorAndNoThread) {
     }
     EXPECT_EQ(open_descriptors(), empty_descriptors) << engine << ", after finalize";
     // A thread that was joined leaves /proc a moment later.
-    EXPECT_TRUE(poll_until([&] { return running_threads() == empty_threads; })) << engine << ", after finalize";
+    EXPECT_TRUE(poll_until([&] { return running_threads() <= empty_threads; })) << engine << ", after finalize";
   }
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/conformance/transport_under_test.h"
+#include "tests/sanitized.h"
 #include "transport/base/file_descriptor.h"
 
 namespace clustar::transport::conformance {
@@ -35,7 +36,7 @@ class Peer {
     ::close(pid_ == 0 ? down[1] : up[1]);
     ::close(pid_ == 0 ? up[0] : down[0]);
     if (pid_ != 0) return;
-    alarm(60);  // whatever goes wrong, nobody stays
+    alarm(tests::kSanitized ? 400 : 110);  // whatever goes wrong, nobody stays
     body(*this);
     _exit(::testing::Test::HasFailure() ? 1 : 0);
   }
@@ -57,7 +58,9 @@ class Peer {
     auto* to = reinterpret_cast<char*>(&value);
     for (std::size_t have = 0; have < sizeof value;) {
       pollfd readable{in_.fd(), POLLIN, 0};
-      const ssize_t got = ::poll(&readable, 1, 30000) == 1 ? read(in_.fd(), to + have, sizeof value - have) : 0;
+      const ssize_t got = ::poll(&readable, 1, tests::kSanitized ? 200'000 : 60'000) == 1
+                              ? read(in_.fd(), to + have, sizeof value - have)
+                              : 0;
       if (got <= 0) {
         ADD_FAILURE() << "the other process says nothing";
         break;

@@ -346,7 +346,10 @@ TEST(UdpIo, WaitEndsWithItsTimeoutAndWithAPacket) {
     return std::chrono::steady_clock::now() - before;
   };
   EXPECT_GE(elapsed(5ms), 5ms);
-  EXPECT_LT(elapsed(0ms), 4ms);
+  // One that waits is slow each time, one that is kept waiting by a busy machine is not.
+  Duration least = Duration::max();
+  for (int i = 0; i < 10; ++i) least = std::min<Duration>(least, elapsed(0ms));
+  EXPECT_LT(least, 4ms);
   EXPECT_LT(elapsed(-1s), 1s);
   pair.send(std::vector<TxPacket>(2, pair.packet(1, 100, 3)));
   EXPECT_LT(elapsed(10s), 5s);

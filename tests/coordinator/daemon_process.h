@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace clustar::tests {
@@ -42,7 +43,10 @@ class DaemonProcess {
   nlohmann::json wait_for_state(const Holds& holds) const {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     nlohmann::json now = state();
-    while (!(now.is_object() && holds(now)) && std::chrono::steady_clock::now() < end) now = state();
+    while (!(now.is_object() && holds(now)) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      now = state();
+    }
     return now;
   }
   std::size_t descriptors() const;  // that it has open

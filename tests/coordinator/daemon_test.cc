@@ -74,7 +74,7 @@ TEST(CoordinatorDaemon, AnAgentIsWelcomeAndHearsItsPlace) {
 }
 
 TEST(CoordinatorDaemon, AllHearOneOrder) {
-  DaemonProcess daemon({"--policy", "bssi"});
+  DaemonProcess daemon({"--policy", "bssi", "--lease-intervals", "100"});
   ASSERT_TRUE(daemon.listens()) << daemon.log();
   TestAgent large(daemon.port()), small(daemon.port());
   large.send(hello_of(1, 1));
@@ -183,7 +183,7 @@ void say_hello_without_the_key(std::uint16_t port) {
 
 TEST(CoordinatorDaemon, WithAKeyOnlyThoseThatKnowItAreHeard) {
   const PskFile right("a key of more than 16 bytes"), wrong("another key of so many bytes");
-  DaemonProcess daemon({"--key-file", right.path()});
+  DaemonProcess daemon({"--key-file", right.path(), "--lease-intervals", "100"});
   ASSERT_TRUE(daemon.listens()) << daemon.log();
   const auto right_key = SharedKey::read(right.path()), wrong_key = SharedKey::read(wrong.path());
   ASSERT_TRUE(right_key) << right_key.error().message;

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 
 #include "tests/coordinator/daemon_process.h"
 #include "tests/run_command.h"
+#include "tests/sanitized.h"
 
 namespace clustar::tests {
 namespace {
@@ -23,18 +25,25 @@ TEST_P(JobsUnderACoordinator, TheirBytesAreReported) {
   const DaemonProcess daemon;
   ASSERT_TRUE(daemon.listens());
   Outcome outcome{};
+  std::atomic<bool> ended{false};
   std::thread job([&] {
     outcome = run_command(std::string("CLUSTAR_SOCKET_IFNAME=lo CLUSTAR_SEND_ORDER=coflow CLUSTAR_LINE_MBPS=2000 ") +
                           "CLUSTAR_JOB=7 CLUSTAR_TENANT=lab CLUSTAR_COORDINATOR=" + daemon.address() +
-                          " CLUSTAR_TRANSPORT=" + GetParam().transport + " timeout 100 " + COORDINATOR +
+                          " CLUSTAR_TRANSPORT=" + GetParam().transport +
+                          (kSanitized ? " timeout 200 " : " timeout 100 ") + COORDINATOR +
                           " train --ranks 2 --model mlp-small --examples 2000 --batch 32 --epochs 3 --collective " +
                           GetParam().collective);
+    ended = true;
   });
-  const auto state = daemon.wait_for_state([](const nlohmann::json& now) {
-    std::uint64_t sent = 0;
-    for (const auto& agent : now["agents"]) sent += agent["attained"].get<std::uint64_t>();
-    return now["agents"].size() == 2 && sent > 1'000'000 && !now["classes"].empty();
-  });
+  nlohmann::json state;
+  for (bool seen = false; !seen && !ended;) {
+    state = daemon.wait_for_state([&](const nlohmann::json& now) {
+      std::uint64_t sent = 0;
+      for (const auto& agent : now["agents"]) sent += agent["attained"].get<std::uint64_t>();
+      seen = now["agents"].size() == 2 && sent > 1'000'000 && !now["classes"].empty();
+      return seen;
+    });
+  }
   job.join();
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   ASSERT_EQ(state["agents"].size(), 2u) << state.dump() << outcome.text;

@@ -23,7 +23,7 @@ TEST(Standby, TakesOverAndStepsDown) {
   auto primary = std::make_unique<DaemonProcess>();
   ASSERT_TRUE(primary->listens()) << primary->log();
   const std::string address = primary->address();
-  const Words of_standby{"--standby-of", address, "--lease-intervals", "10"};
+  const Words of_standby{"--standby-of", address, "--lease-intervals", "40"};
   DaemonProcess standby(of_standby);
   ASSERT_TRUE(standby.listens()) << standby.log();
   ASSERT_TRUE(kWaits(standby.wait_for_state(kWaits))) << standby.log();

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <set>
@@ -351,9 +352,11 @@ class LateTransport final : public transport::Transport {
 // Each of its messages comes just before it would be given up, so only their time in all keeps it out.
 TEST(Elastic, ANewcomerThatIsLateAtEachStepIsRefused) {
   const std::string root = Bootstrap::pick_loopback_root().value();
+  std::latch met(2);
   const auto member = [&](Member rank) {
     const auto transport = transport::conformance::tcp_under_test().front().create({});
     const auto elastic = first(**transport, rank, 2, elastic_options(root));
+    met.count_down();
     ASSERT_TRUE(elastic) << elastic.error().message;
     for (std::uint32_t refused = 0; refused == 0;) {
       const auto resized = (*elastic)->resize();
@@ -367,6 +370,7 @@ TEST(Elastic, ANewcomerThatIsLateAtEachStepIsRefused) {
   const ElasticOptions options = elastic_options(root);
   LateTransport transport(transport::conformance::tcp_under_test().front().create({}).value(),
                           std::chrono::duration_cast<milliseconds>(options.patience * 2 / 3));
+  met.wait();
   const auto joined = Elastic::join(transport, options, {root}, std::chrono::seconds(1));
   EXPECT_FALSE(joined);
   zero.join();

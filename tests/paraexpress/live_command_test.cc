@@ -10,6 +10,7 @@
 
 #include "tests/left_hosts.h"
 #include "tests/run_command.h"
+#include "tests/sanitized.h"
 #include "tests/temp_path.h"
 
 namespace clustar::bench::paraexpress {
@@ -108,8 +109,9 @@ TEST(PlanLive, the_order_of_coflows_reaches_the_ranks) {
 
 TEST(PlanLive, CtrlCEndsItAndLeavesNothing) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
-  const auto outcome = plan("--ranks 3 --size 64MiB --bandwidth 20M --live 50 --no-simulation",
-                            "timeout --preserve-status -s INT -k 30 2 ");
+  const auto outcome = plan(
+      "--ranks 3 --size 64MiB --bandwidth 20M --live 50 --no-simulation",
+      tests::kSanitized ? "timeout --preserve-status -s INT -k 30 8 " : "timeout --preserve-status -s INT -k 30 3 ");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
   EXPECT_EQ(tests::left_hosts("plan"), "");

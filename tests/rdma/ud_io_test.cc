@@ -180,7 +180,13 @@ TEST_F(UdIoTest, StrangersAreCountedAndNotHeard) {
     one.payload = {};
   }
   send(packets, *stranger);
-  EXPECT_TRUE(collect(1, milliseconds(100)).empty());
+  const auto is_heard = [&](std::uint64_t strangers) {
+    for (int i = 0; i < 100 && b->counters().strangers < strangers; ++i) {
+      if (!collect(1, milliseconds(100)).empty()) return true;
+    }
+    return !collect(1, milliseconds(100)).empty();
+  };
+  EXPECT_FALSE(is_heard(8));
   EXPECT_EQ(b->counters().strangers, 8u);
   // A peer on another path than its queue pair's.
   auto crossed = b->local();
@@ -189,7 +195,7 @@ TEST_F(UdIoTest, StrangersAreCountedAndNotHeard) {
   to_peer = must(a->add_peer(crossed));
   must(await_ready(*a, to_peer));
   send({packet(1)});
-  EXPECT_TRUE(collect(1, milliseconds(100)).empty());
+  EXPECT_FALSE(is_heard(9));
   EXPECT_EQ(b->counters().strangers, 9u);
   // A peer that does not know the key is dropped by the device.
   auto keyless = b->local();

@@ -121,15 +121,17 @@ class Failures(unittest.TestCase):
 
     def test_abort(self):
         def body(rank, n):
+            store = dist.distributed_c10d._get_default_store()
             if rank == 0:
                 work = dist.all_reduce(torch.ones(10), async_op=True)
                 future = work.get_future()
                 time.sleep(0.2)
                 clustar_torch.abort("the loss is not a number")
+                store.set("aborted", "")
                 said, seconds = timed(work.wait)
                 assert "not a number" in ranks.message_of(future.wait)
             else:
-                time.sleep(0.5)
+                store.wait(["aborted"], datetime.timedelta(seconds=60))
                 said, seconds = timed(lambda: dist.all_reduce(torch.ones(10)))
             assert seconds < 5, seconds
             return said

@@ -65,11 +65,12 @@ TEST(Launcher, AKilledRankEndsTheOthersAndIsNamed) {
 }
 
 TEST(Launcher, TheCauseIsNamedRatherThanThoseWhoLostIt) {
-  EXPECT_THAT(error_of(scripts({kReportRemote, "sleep 0.2; kill -SEGV $$", kReportRemote})),
-              AllOf(HasSubstr("rank 1 was killed by signal 11"), Not(HasSubstr("lost its peer"))));
-  EXPECT_THAT(
-      error_of(scripts({kReportRemote, R"(sleep 0.2; echo '{"error":{"code":3,"message":"disk full"}}' >&3; exit 1)"})),
-      AllOf(HasSubstr("rank 1 failed (exit status 1): disk full")));
+  LaunchOptions killed = scripts({kReportRemote, "sleep 0.2; kill -SEGV $$", kReportRemote});
+  LaunchOptions full =
+      scripts({kReportRemote, R"(sleep 0.2; echo '{"error":{"code":3,"message":"disk full"}}' >&3; exit 1)"});
+  killed.settle = full.settle = std::chrono::seconds(5);
+  EXPECT_THAT(error_of(killed), AllOf(HasSubstr("rank 1 was killed by signal 11"), Not(HasSubstr("lost its peer"))));
+  EXPECT_THAT(error_of(full), AllOf(HasSubstr("rank 1 failed (exit status 1): disk full")));
 }
 
 TEST(Launcher, AnErrorWithoutReportHasTheExitStatus) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/transport/io/recording_io.h"
 #include "transport/api/context.h"
@@ -143,14 +144,19 @@ TEST(MltEngine, ItsThreadLooksAgainSoonWhenABurstHasUsedUpTheRoom) {
   client.send(0, static_cast<std::uint32_t>(bytes.size()));
   const auto begun = std::chrono::steady_clock::now();
   std::uint64_t sent = 0;
-  for (int bursts = 0; bursts < 20 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20); ++bursts) {
+  std::vector<Duration> took;
+  for (auto before = begun; took.size() < 20 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20);) {
     while (unsent == 0 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))
       std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     sent += unsent.exchange(0);
+    took.push_back(std::chrono::steady_clock::now() - before);
+    before += took.back();
   }
   EXPECT_GE(sent, 20 * transport::kOrderedChunk);
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(1)) << "else 100 ms for each burst";
+  // Most of them: each would take 100 ms otherwise, and a busy machine keeps some waiting.
+  std::sort(took.begin(), took.end());
+  EXPECT_LT(took[took.size() / 2], std::chrono::milliseconds(50));
   const std::lock_guard lock(engine->mutex());
   engine->close(*client.id);
 }
