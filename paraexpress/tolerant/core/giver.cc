@@ -143,11 +143,11 @@ std::optional<Fault> Giver::came(Member root) {
                fmt::format("its result of bucket {} leaves out what it does not have", bucket_)};
 }
 
-void Giver::own_result(const Note& note, Block block) {
-  (void)admit(terms_.self, note.count, note.type);
+std::optional<Fault> Giver::own_result(Member counted_by, const Note& note, Block block) {
+  if (auto wrong = admit(counted_by, note.count, note.type)) return wrong;
   ++next_result_[terms_.self];
   results_[terms_.self].push_back({note, std::move(block), false, {}});
-  (void)came(terms_.self);
+  return came(terms_.self);
 }
 
 void Giver::sent(Member root, std::uint64_t round, std::span<const ElementRange> missing) {

@@ -49,8 +49,8 @@ class Giver {
   // Of another part's result: that it follows, and that it is here.
   std::optional<Fault> told(Member root, const Note& note);
   std::optional<Fault> came(Member root);
-  // Of this rank's own part.
-  void own_result(const Note& note, Block block);
+  // Of this rank's own part. `counted_by`: who told its root the bucket's size, which another's result may contradict.
+  std::optional<Fault> own_result(Member counted_by, const Note& note, Block block);
   // The contribution has left; `missing`: ranges of bytes that do not arrive.
   void sent(Member root, std::uint64_t round, std::span<const ElementRange> missing);
 

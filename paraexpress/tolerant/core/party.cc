@@ -41,7 +41,9 @@ std::optional<Fault> Party::advance(TimePoint now) {
     if (one == nullptr) continue;
     auto closed = one->root.advance(now);
     if (!closed) return std::move(closed.error());
-    if (*closed) one->giver.own_result((*closed)->note, std::move((*closed)->block));
+    if (!*closed) continue;
+    Root::Result& result = **closed;
+    if (auto wrong = one->giver.own_result(result.counted_by, result.note, std::move(result.block))) return wrong;
   }
   return std::nullopt;
 }

@@ -118,7 +118,7 @@ tl::expected<Root::Result, Fault> Root::add_up() {
     encode_range(range, std::span<std::byte, kRangeBytes>(at, kRangeBytes));
     at += kRangeBytes;
   }
-  return Result{note, std::move(block)};
+  return Result{note, std::move(block), counted_by_};
 }
 
 }  // namespace clustar::paraexpress::tolerant

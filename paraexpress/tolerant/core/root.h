@@ -30,6 +30,7 @@ class Root {
   struct Result {
     Note note{};
     Block block{};  // the elements; behind them the ranges that are left out
+    Member counted_by = 0;
   };
   // Closes a round if it may be, and sends its result to all others. Nothing: not now.
   tl::expected<std::optional<Result>, Fault> advance(TimePoint now);

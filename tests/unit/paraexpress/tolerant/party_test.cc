@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "tests/sanitized.h"
 #include "tests/unit/paraexpress/tolerant/simulated_group.h"
 
@@ -250,6 +252,24 @@ TEST(TolerantParty, ContradictionsNameWhoSaidThem) {
     EXPECT_EQ(fault->guilty, 0) << "its own";
     EXPECT_EQ(fault->code, ErrorCode::kSystem);
     EXPECT_THAT(fault->what, testing::HasSubstr("no memory"));
+  }
+}
+
+// One gives to this rank's part of 30 elements, another's result is of 60: this rank, which has not begun, knows no
+// better.
+TEST(TolerantParty, AContributionAndAResultOfDifferentSizesAreAContradiction) {
+  for (const std::uint64_t of_result : {60, 3}) {
+    Deaf wire;
+    Party party({.self = 0, .ranks = 3, .buckets = 1, .quorum = 1, .staleness = 2}, wire);
+    ASSERT_FALSE(party.heard(1, {.bucket = 0, .round = 0, .count = 30, .weight = 1, .fresh = true}, {}));
+    ASSERT_FALSE(party.came(1, {NoteKind::kContribution, 0, 0}, {}, {}));
+    const Note result{.kind = NoteKind::kResult, .bucket = 0, .round = 0, .count = of_result, .weight = 1};
+    ASSERT_FALSE(party.heard(2, result, {}));
+    const auto fault = party.advance({});
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->guilty, 1);
+    EXPECT_THAT(fault->what, testing::HasSubstr("bucket 0 has 30 elements of float32, where rank 0 knew of " +
+                                                std::to_string(of_result)));
   }
 }
 
