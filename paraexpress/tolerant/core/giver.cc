@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "paraexpress/tolerant/core/average.h"
+
 namespace clustar::paraexpress::tolerant {
 namespace {
 
